@@ -26,7 +26,6 @@ from docket.instrumentation import TASKS_CANCELLED
 from docket.ledger.audit import audited, in_words, note_cancel
 from docket.ledger.changes import Cancelled, Rescheduled, cancel_many, reschedule
 from docket.ledger.history import FinishedRun
-from docket.ledger.queries import Query
 from docket.ledger.reports import read_declarations
 from docket.model.times import from_ms, to_ms
 from docket.registry import name_of
@@ -182,11 +181,11 @@ class OperatorVerbs(ABC):
         """
         if state not in (None, ExecutionState.SCHEDULED, ExecutionState.QUEUED):
             raise ValueError(f"clear(state={state.value}): only waiting tasks are cleared: scheduled or queued")
-        query = Query(state, _name_or_none(function), key_prefix)
-        about = {"function": query.function, "key_prefix": key_prefix, "state": state and state.value}
+        name = _name_or_none(function)
+        about = {"function": name, "key_prefix": key_prefix, "state": state and state.value}
         async with audited(self._docket.ledger, "clear", in_words(about)) as entry:
             with request_span(self._docket, "clear"):
-                entry.count = removed = await self._docket.ledger.clear(query.filter)
+                entry.count = removed = await self._docket.ledger.clear(name, key_prefix, state)
         TASKS_CANCELLED.add(removed, self._docket.labels())
         return removed
 

@@ -9,7 +9,7 @@ import pytest
 
 from docket import Docket, ExecutionState, Perpetual, Retry, Worker
 from docket.errors import ExecutionCancelled, Undecodable
-from docket.ledger.queries import Query, find
+from docket.ledger.task_pages import Source, TaskQuery, find_tasks
 from tests.running import at_work
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
@@ -49,9 +49,10 @@ async def test_a_value_of_any_size_goes_through_a_task_and_back(docket: Docket, 
 
 async def test_queries_tell_how_large_the_arguments_are(docket: Docket) -> None:
     await docket.add(echo, key="large")(b"v" * LARGE)
-    for query in (Query(), Query(function="echo")):
+    for query in (TaskQuery(), TaskQuery(function="echo")):
         for with_calls in (True, False):
-            (row,) = (await find(docket.ledger, query, with_calls=with_calls)).rows
+            page = await find_tasks(docket.ledger, Source.EVERY, query, None, 100, 100, with_calls=with_calls)
+            (row,) = page.tasks
             assert LARGE < row.call_size < LARGE + KB
 
 

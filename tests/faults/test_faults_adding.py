@@ -58,7 +58,7 @@ async def cut_off(docket: Docket, proxy: Proxy) -> None:
 
 
 async def stored(docket: Docket) -> int:
-    return (await docket.ledger.count()).unfinished
+    return (await docket.ledger.census()).unfinished
 
 
 @pytest.mark.parametrize("size", [10, 100_000])

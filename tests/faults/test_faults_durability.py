@@ -104,7 +104,7 @@ async def test_an_unconfirmed_task_is_not_run_again_if_the_answer_to_its_repeat_
         with contextlib.suppress(NotDurable):
             await execution.schedule()
 
-        assert (await near.ledger.count()).unfinished == 0
+        assert (await near.ledger.census()).unfinished == 0
 
 
 async def test_the_default_never_waits_for_a_replica(harness: Harness) -> None:

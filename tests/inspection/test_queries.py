@@ -2,11 +2,13 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from docket import Docket, ExecutionState, Worker
-from docket.ledger.queries import Query, TaskRow, count_by_function, find, find_all, find_finished
+from docket.ledger.census import count_by_function
+from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_all, find_finished, find_tasks
 from docket.model.times import to_ms
 from tests.running import at_work
 
@@ -23,12 +25,15 @@ async def stumble() -> None:
     raise LookupError("as it should")
 
 
-async def all_rows(docket: Docket, query: Query) -> list[TaskRow]:
-    return [row async for page in find_all(docket.ledger, query) for row in page]
+EVERY, SCHEDULED = Source.EVERY, Source.SCHEDULED
 
 
-async def keys(docket: Docket, query: Query) -> set[str]:
-    return {row.key for row in await all_rows(docket, query)}
+async def all_rows(docket: Docket, source: Source = EVERY, **query: Any) -> list[FoundTask]:
+    return [row async for page in find_all(docket.ledger, source, TaskQuery(**query)) for row in page]
+
+
+async def keys(docket: Docket, source: Source = EVERY, **query: Any) -> set[str]:
+    return {row.key for row in await all_rows(docket, source, **query)}
 
 
 @pytest.fixture
@@ -41,7 +46,7 @@ async def many(docket: Docket) -> Docket:
 
 
 async def test_everything_is_found_once(many: Docket) -> None:
-    rows = await all_rows(many, Query())
+    rows = await all_rows(many)
 
     assert len(rows) == len({row.key for row in rows}) == 1_500
 
@@ -60,48 +65,40 @@ async def test_by_state(many: Docket) -> None:
         await begun.wait()
         await many.add(note, key="ready")(2)
 
-        assert await keys(many, Query(state=ExecutionState.SCHEDULED)) == {"later"}
-        assert await keys(many, Query(state=ExecutionState.QUEUED)) == {"ready"}
-        [running] = await all_rows(many, Query(state=ExecutionState.RUNNING))
+        assert await keys(many, SCHEDULED) == {"later"}
+        assert await keys(many, Source.QUEUED) == {"ready"}
+        [running] = await all_rows(many, Source.RUNNING)
         assert (running.key, running.state) == ("running", ExecutionState.RUNNING)
         assert running.run is not None
         assert running.run.worker.startswith("here~")
         go.set()
 
 
-async def test_finished_states_are_another_question() -> None:
-    with pytest.raises(ValueError, match="find_finished"):
-        Query(state=ExecutionState.FAILED)
-
-
 async def test_by_function_and_by_key(many: Docket) -> None:
-    assert len(await all_rows(many, Query(function="note"))) == 700
-    assert await keys(many, Query(key_prefix="later:00")) == {f"later:00{i}" for i in range(10)}
-    assert await keys(many, Query(function="note", key_prefix="later")) == set()
-    assert await keys(many, Query(state=ExecutionState.SCHEDULED, key_prefix="later:79")) == {
-        f"later:79{i}" for i in range(10)
-    }
+    assert len(await all_rows(many, function="note")) == 700
+    assert await keys(many, key_prefix="later:00") == {f"later:00{i}" for i in range(10)}
+    assert await keys(many, function="note", key_prefix="later") == set()
+    assert await keys(many, SCHEDULED, key_prefix="later:79") == {f"later:79{i}" for i in range(10)}
 
 
 async def test_by_time_in_the_order_of_time(many: Docket) -> None:
     begin = to_ms(many.now() + HOUR * 100.5)
     end = to_ms(many.now() + HOUR * 700.5)
 
-    rows = await all_rows(many, Query(state=ExecutionState.SCHEDULED, due_from_ms=begin, due_before_ms=end))
+    rows = await all_rows(many, SCHEDULED, due_from_ms=begin, due_before_ms=end)
 
     assert [row.key for row in rows] == [f"later:{i:03}" for i in range(100, 700)]
-    unordered = await keys(many, Query(due_from_ms=begin, due_before_ms=end))
+    unordered = await keys(many, due_from_ms=begin, due_before_ms=end)
     assert unordered == {row.key for row in rows}
 
 
 async def test_pages_go_on_where_the_last_ended(many: Docket) -> None:
-    query = Query(state=ExecutionState.SCHEDULED)
     found: list[str] = []
     cursor: bytes | None = None
     while True:
-        page = await find(many.ledger, query, cursor, 70)
-        assert len(page.rows) <= 70
-        found += [row.key for row in page.rows]
+        page = await find_tasks(many.ledger, SCHEDULED, TaskQuery(), cursor, 70, 70)
+        assert len(page.tasks) <= 70
+        found += [row.key for row in page.tasks]
         cursor = page.cursor
         if cursor is None:
             break
@@ -110,20 +107,19 @@ async def test_pages_go_on_where_the_last_ended(many: Docket) -> None:
 
 
 async def test_a_page_goes_on_also_if_the_task_it_ended_with_has_left(many: Docket) -> None:
-    query = Query(state=ExecutionState.SCHEDULED)
-    first = await find(many.ledger, query, size=10)
-    await many.cancel(first.rows[-1].key)
+    first = await find_tasks(many.ledger, SCHEDULED, TaskQuery(), None, 10, 10)
+    await many.cancel(first.tasks[-1].key)
 
-    second = await find(many.ledger, query, first.cursor, size=10)
+    second = await find_tasks(many.ledger, SCHEDULED, TaskQuery(), first.cursor, 10, 10)
 
-    assert [row.key for row in second.rows] == [f"later:{i:03}" for i in range(10, 20)]
+    assert [row.key for row in second.tasks] == [f"later:{i:03}" for i in range(10, 20)]
 
 
 async def test_many_tasks_of_one_time_are_paged_too(docket: Docket) -> None:
     when = docket.now() + HOUR
     await docket.add_many([docket.call(note, when=when, key=f"k{i:04}")(i) for i in range(1_200)])
 
-    assert len(await keys(docket, Query(state=ExecutionState.SCHEDULED))) == 1_200
+    assert len(await keys(docket, SCHEDULED)) == 1_200
 
 
 async def test_a_question_that_fits_little_answers_in_steps(many: Docket) -> None:
@@ -131,8 +127,8 @@ async def test_a_question_that_fits_little_answers_in_steps(many: Docket) -> Non
     cursor: bytes | None = None
     found: set[str] = set()
     while True:
-        page = await find(many.ledger, Query(key_prefix="needle"), cursor, 5)
-        found |= {row.key for row in page.rows}
+        page = await find_tasks(many.ledger, EVERY, TaskQuery(key_prefix="needle"), cursor, 5, 50)
+        found |= {row.key for row in page.tasks}
         if (cursor := page.cursor) is None:
             break
 
@@ -143,8 +139,8 @@ async def test_a_question_that_fits_little_answers_in_steps(many: Docket) -> Non
 async def test_arguments_are_cut_off_unless_asked_for(docket: Docket, size: int) -> None:
     await docket.add(other, key="k")(1, data=b"x" * size)
 
-    [cut] = (await find(docket.ledger, Query(function="other"))).rows
-    [whole] = (await find(docket.ledger, Query(function="other"), with_calls=True)).rows
+    [[cut]] = [page async for page in find_all(docket.ledger, EVERY, TaskQuery("other"))]
+    [[whole]] = [page async for page in find_all(docket.ledger, EVERY, TaskQuery("other"), with_calls=True)]
 
     assert len(cut.record) < 100
     assert cut.call_size == whole.call_size == len(whole.task.call) > size
@@ -154,11 +150,11 @@ async def test_large_arguments_make_small_pages(docket: Docket) -> None:
     await docket.add_many([docket.call(other, key=f"k{i}")(i, data=b"x" * 100_000) for i in range(300)])
 
     largest = 0
-    async for page in find_all(docket.ledger, Query(), with_calls=True):
+    async for page in find_all(docket.ledger, with_calls=True):
         largest = max(largest, sum(len(row.record) for row in page))
 
     assert largest < 3_000_000
-    assert len(await keys(docket, Query())) == 300
+    assert len(await keys(docket)) == 300
 
 
 async def test_counts_by_function_and_state(many: Docket) -> None:
@@ -197,6 +193,6 @@ async def test_odd_keys_and_names_come_back_as_they_are(docket: Docket) -> None:
     for key in odd:
         await docket.add(note, when=docket.now() + HOUR, key=key)(1)
 
-    assert await keys(docket, Query()) == set(odd)
-    assert await keys(docket, Query(state=ExecutionState.SCHEDULED)) == set(odd)
-    assert await keys(docket, Query(key_prefix="a:b%")) == {"a:b%c"}
+    assert await keys(docket) == set(odd)
+    assert await keys(docket, SCHEDULED) == set(odd)
+    assert await keys(docket, key_prefix="a:b%") == {"a:b%c"}

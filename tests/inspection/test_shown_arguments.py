@@ -18,7 +18,7 @@ from docket.cli import app
 from docket.codec.call_headers import pack_headers, shown_arguments
 from docket.execution.arguments import note_function, shower
 from docket.inspection.live import Observer
-from docket.ledger.queries import Query, TaskRow, find
+from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
 from tests.running import running, worker_at_work
 from tests.times import later
 from tests.waiting import eventually, within
@@ -44,8 +44,8 @@ def show_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return show(args, kwargs)
 
 
-async def the_row(docket: Docket, **options: Any) -> TaskRow:
-    (row,) = (await find(docket.ledger, Query(**options))).rows
+async def the_row(docket: Docket, **options: Any) -> FoundTask:
+    (row,) = (await find_tasks(docket.ledger, Source.EVERY, TaskQuery(**options), None, 100, 100)).tasks
     return row
 
 

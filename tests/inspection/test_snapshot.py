@@ -9,7 +9,8 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Worker
 from docket.errors import Undecodable
-from docket.ledger.queries import Query, count_by_function, find_all
+from docket.ledger.census import count_by_function
+from docket.ledger.task_pages import Source, TaskQuery, find_all
 from tests.running import at_work
 from tests.waiting import WAIT_LIMIT
 
@@ -144,7 +145,7 @@ async def test_broken_records_and_those_of_a_newer_release_are_shown(docket: Doc
 
     snapshot = await docket.snapshot()
     counts = await count_by_function(docket.ledger)
-    pages = [row async for page in find_all(docket.ledger, Query(function="note")) for row in page]
+    pages = [row async for page in find_all(docket.ledger, Source.EVERY, TaskQuery("note")) for row in page]
 
     assert snapshot.total_tasks == 3
     assert {e.key: e.function_name for e in snapshot.future}["newer"] == "note"

@@ -25,7 +25,8 @@ from docket.ledger import (
 )
 from docket.ledger.pauses import begin_resume, release, store_pause
 from docket.ledger.payloads import Payload, call_payload
-from docket.ledger.queries import Query, find_all
+from docket.ledger.reports import list_fleet
+from docket.ledger.task_pages import find_all
 from docket.model.states import ExecutionState
 from docket.model.task_keys import key_end
 from docket.storage.keys import text_bytes
@@ -508,13 +509,13 @@ class LedgerMachine(RuleBasedStateMachine):
             self.group_was_lost = True
 
     def look_around(self) -> None:
-        census = self._run(self.ledger_client.ledger.count())
+        census = self._run(self.ledger_client.ledger.census())
         assert census.unfinished == len(self.model.tasks)
         assert census.running == len(self.model.running)
         assert census.scheduled == len(self.model.schedule)
         assert census.dead == len(self.model.dead)
         assert census.held == sum(len(held) for held in self.model.held.values())
-        assert {row.id for row in self._run(self.ledger_client.ledger.list_workers())} == set(self.model.workers)
+        assert {row.id for row in self._run(list_fleet(self.ledger_client.ledger))} == set(self.model.workers)
         pages = self._run(self._pages())
         assert {row.key for row in pages} == set(self.model.tasks)
         assert {row.key: row.run.epoch for row in pages if row.run} == {
@@ -554,7 +555,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return self._bench.run(awaitable)
 
     async def _pages(self) -> list[Any]:
-        return [row async for page in find_all(self.ledger_client.ledger, Query()) for row in page]
+        return [row async for page in find_all(self.ledger_client.ledger) for row in page]
 
     def _worker(self) -> str:
         return self._draw(st.sampled_from(sorted(self.model.workers)))

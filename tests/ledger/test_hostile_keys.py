@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from docket.inspection.snapshot import read_workers
 from docket.ledger import Ledger
-from docket.ledger.queries import Query, find_all
+from docket.ledger.reports import list_fleet
+from docket.ledger.task_pages import find_all
+from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text
 from docket.storage.server import Server
@@ -118,7 +121,7 @@ async def test_every_key_survives_the_loss_of_its_worker(ledger_client: LedgerCl
 
 async def test_pages_show_every_key(ledger_client: LedgerClient) -> None:
     await ledger_client.ledger.enqueue([new_task(key, call_of(key)) for key in KEYS])
-    seen = {row.key: row async for page in find_all(ledger_client.ledger, Query(), with_calls=True) for row in page}
+    seen = {row.key: row async for page in find_all(ledger_client.ledger, with_calls=True) for row in page}
     assert set(seen) == set(KEYS)
     assert all(read_call(row.task.call) == (key,) for key, row in seen.items())
 
@@ -126,10 +129,13 @@ async def test_pages_show_every_key(ledger_client: LedgerClient) -> None:
 async def test_function_names_may_be_odd_too(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire(*KEYS)
     other = await ledger_client.hire("f")
-    (row,) = [row for row in await ledger_client.ledger.list_workers() if row.id == worker]
-    assert row.tasks == set(KEYS)
+    workers = await read_workers(ledger_client.ledger)
+    (row,) = [row for row in await list_fleet(ledger_client.ledger) if row.id == worker]
+    assert set(row.functions) == set(KEYS)
+    (info,) = [info for info in workers if info.name == worker_name(worker)]
+    assert info.tasks >= set(KEYS)
     for name in KEYS[:100]:
-        assert [row.id for row in await ledger_client.ledger.list_workers(name)] == [worker]
+        assert [info.name for info in await read_workers(ledger_client.ledger, name)] == [worker_name(worker)]
     await ledger_client.ledger.leave(worker)
     await ledger_client.ledger.leave(other)
     assert ledger_client.checked_state().leftovers == set()
@@ -192,7 +198,7 @@ async def test_dockets_with_names_alike_do_not_meet(server: Server, blocking: An
             assert record is not None
             assert read_call(record.call) == (name, key)
             assert (look.finished is not None) == (i % 2 == 0)
-        assert (await ledger_client.ledger.count()).unfinished == len(keys) // 2
+        assert (await ledger_client.ledger.census()).unfinished == len(keys) // 2
 
 
 async def test_clearing_one_docket_leaves_the_others_alone(server: Server, blocking: Any) -> None:

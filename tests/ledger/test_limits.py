@@ -301,8 +301,8 @@ async def test_a_run_of_a_dead_worker_that_a_lost_group_hid_gives_its_slot_up_wh
 async def test_the_census_counts_limits_and_slots(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     await line_up(ledger_client, worker, 5, most=2)
-    census = await ledger_client.ledger.count()
-    assert (census.limits_in_use, census.slots_in_use, census.parked, census.running) == (1, 2, 3, 2)
+    census = await ledger_client.ledger.census(with_slots=True)
+    assert (census.limits, census.slots, census.parked, census.running) == (1, 2, 3, 2)
 
 
 async def test_a_woken_task_takes_its_slot_although_the_note_about_it_is_damaged(ledger_client: LedgerClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from docket.ledger import Delivery, SettleResult
+from docket.ledger.reports import list_fleet
 from docket.ledger.workers import manual_run_id
 
 from .ledger_client import LEASE_MS, LedgerClient, completed
@@ -55,7 +56,7 @@ async def test_a_caller_that_has_a_manual_run_is_not_in_the_list_of_workers(ledg
     worker = await ledger_client.hire()
     await ledger_client.add("k")
     await claim(ledger_client, "k")
-    assert [row.id for row in await ledger_client.ledger.list_workers()] == [worker]
+    assert [row.id for row in await list_fleet(ledger_client.ledger)] == [worker]
 
 
 async def test_the_sweep_forgets_manual_leases_that_have_ended(ledger_client: LedgerClient) -> None:

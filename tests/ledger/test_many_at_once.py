@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from docket.ledger.queries import Query, find_all
+from docket.ledger.task_pages import find_all
 from docket.ledger.tasks import BATCH
 from docket.storage.keys import text_bytes
 
@@ -74,8 +74,8 @@ async def test_fifty_thousand_tasks_due_at_one_moment_are_moved_in_bounded_steps
 async def test_pages_clear_and_sweep_go_in_bounded_steps(ledger_client: LedgerClient) -> None:
     count = 10_000
     await fill(ledger_client, count)
-    with script_times(ledger_client, "list_unfinished"):
-        pages = [len(page) async for page in find_all(ledger_client.ledger, Query())]
+    with script_times(ledger_client, "find_tasks"):
+        pages = [len(page) async for page in find_all(ledger_client.ledger)]
     assert sum(pages) >= count
     assert max(pages) <= 2 * BATCH
     with script_times(ledger_client, "sweep 500"):

@@ -39,7 +39,7 @@ async def totals(ledger: Ledger, first: int, last: int, *, by_hours: bool = Fals
 
 async def endings(ledger: Ledger, **options: Any) -> dict[str, dict[str, int]]:
     """All that the minutes of today have."""
-    now_ms = (await ledger.count()).server_ms
+    now_ms = (await ledger.census()).server_ms
     found = await totals(ledger, int(now_ms // MINUTE) - 5, int(now_ms // MINUTE), **options)
     return {name: {kind.value: number for kind, number in row.endings.items()} for name, row in found.items()}
 
@@ -59,7 +59,7 @@ async def test_an_accepted_settlement_is_counted_with_its_times(ledger_client: L
         counted(completed(runs[1]), seconds=0.02, waited_ms=5_000),
         counted(ended(runs[2], ExecutionState.FAILED), EndingKind.FAILED, seconds=7.5, waited_ms=-4),
     )
-    now_ms = (await ledger.count()).server_ms
+    now_ms = (await ledger.census()).server_ms
     row = (await totals(ledger, int(now_ms // MINUTE) - 1, int(now_ms // MINUTE)))["f"]
     assert row.endings == {EndingKind.SUCCEEDED: 2, EndingKind.FAILED: 1}
     assert row.run_seconds == pytest.approx(7.54)

@@ -140,7 +140,7 @@ async def test_tasks_that_wait_for_a_worker_can_be_cancelled_replaced_cleared_an
     look = await ledger_client.ledger.get("cancelled")
     assert look.task is not None
     assert look.task.state is ExecutionState.QUEUED
-    census = await ledger_client.ledger.count()
+    census = await ledger_client.ledger.census()
     assert (census.unknown, census.ready, census.queued) == (4, 0, 4)
     assert await ledger_client.ledger.cancel("cancelled") == 1
     (result,) = await ledger_client.ledger.enqueue([new_task("replaced", replace=True)])

@@ -185,7 +185,7 @@ async def test_a_worker_without_the_key_of_a_rule_leaves_its_tasks_to_others(nam
             await eventually(lambda: left.served == [("other", 3)], "a function without a pause runs")
 
             async def are_left() -> bool:
-                return (await behind.ledger.count()).scheduled == 2
+                return (await behind.ledger.census()).scheduled == 2
 
             await eventually(are_left, "both tasks wait for another worker")
             async with working(docket, name="current"):

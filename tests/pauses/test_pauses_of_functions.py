@@ -67,7 +67,7 @@ async def test_a_held_task_is_queued_and_says_that_it_is_held(docket: Docket, re
         assert (seen.key, seen.state, seen.is_held, seen.message_id) == ("k", ExecutionState.QUEUED, True, None)
     assert snapshot.total_tasks == 1
     assert (await docket.add(recorder.serve, key="k")(2)).disposition is Disposition.ALREADY_SCHEDULED
-    counts = await docket.ledger.count()
+    counts = await docket.ledger.census()
     assert (counts.held, counts.queued, counts.ready) == (1, 1, 0)
 
 
@@ -125,7 +125,7 @@ async def test_a_chain_stays_alive_and_makes_up_for_one_run(docket: Docket) -> N
         await docket.pause(tick)
         await held(docket, 1)
         before = len(runs)
-        counts = await docket.ledger.count()
+        counts = await docket.ledger.census()
         assert (counts.unfinished, len(runs)) == (1, before)
         assert await docket.resume(tick) == 1
         await eventually(lambda: len(runs) > before + 2, "the chain runs again")
@@ -275,8 +275,8 @@ async def test_a_held_task_has_no_slot_of_its_limit(docket: Docket) -> None:
     async with working(docket):
         await add_all(docket, limited, range(5))
         await held(docket, 5)
-        counts = await docket.ledger.count()
-        assert counts.slots_in_use == 0
+        counts = await docket.ledger.census(with_slots=True)
+        assert counts.slots == 0
         await docket.resume(limited)
         await eventually(lambda: len(recorder.served) == 5, "all run")
     assert sorted(recorder.served) == list(range(5))

@@ -29,7 +29,7 @@ from docket import (
 from docket.dependencies import Debounce
 from docket.errors import NotPermitted
 from docket.inspection.live import Observer
-from docket.ledger.queries import find_finished
+from docket.ledger.task_pages import find_finished
 from docket.storage.acl import AclRole, channel_rules, commands, key_rule, rules
 from docket.storage.keys import Keys
 from docket.testing.servers import Cluster, ServerNotFound, ServerProcess

@@ -68,7 +68,7 @@ async def test_a_task_waits_for_a_worker_that_knows_it_and_runs_when_there_is_on
 
 
 async def has_waiting(docket: Docket, count: int) -> bool:
-    return (await docket.ledger.count()).unknown == count
+    return (await docket.ledger.census()).unknown == count
 
 
 async def test_a_worker_whose_docket_gets_a_function_while_it_runs_brings_its_tasks_forward(docket: Docket) -> None:
@@ -144,7 +144,7 @@ async def test_while_workers_that_know_a_function_restart_its_tasks_wait_and_run
 
 
 async def has_waiting_or_done(docket: Docket) -> bool:
-    census = await docket.ledger.count()
+    census = await docket.ledger.census()
     return census.unknown == census.unfinished
 
 

@@ -16,8 +16,8 @@ from docket.cli.output import printable, write_json
 from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.ledger.audit import audited
+from docket.ledger.census import count_by_function
 from docket.ledger.function_cancels import FunctionCancels, cancel_function
-from docket.ledger.queries import count_by_function
 from docket.storage.urls import hide_password
 
 app: typer.Typer = typer.Typer(add_completion=False)

@@ -14,8 +14,7 @@ from docket.cli.failures import WrongUsage
 from docket.cli.output import printable, write_json
 from docket.cli.support.flags import Json
 from docket.docket import Docket
-from docket.inspection.waiting_counts import count_waiting
-from docket.ledger.queries import Query
+from docket.inspection.snapshot import count_waiting
 from docket.model.states import ExecutionState
 from docket.storage.urls import hide_password
 
@@ -63,20 +62,22 @@ def clear(
     for option, text in (("--function", function), ("--key", key)):
         if text == "":
             raise WrongUsage(f"{option} is empty; leave it out")
-    query = Query(ExecutionState(state.value) if state else None, function, key)
-    removed = run(_clear(docket, query, asks=not yes and not json and is_at_terminal()))
+    chosen = ExecutionState(state.value) if state else None
+    removed = run(_clear(docket, function, key, chosen, asks=not yes and not json and is_at_terminal()))
     if json:
         write_json({"docket": docket.name, "removed": removed})
     else:
         typer.echo(printable(f"Removed {removed:,} {'task' if removed == 1 else 'tasks'} from docket {docket.name!r}"))
 
 
-async def _clear(docket: Docket, query: Query, *, asks: bool) -> int:
+async def _clear(
+    docket: Docket, function: str | None, key: str | None, state: ExecutionState | None, *, asks: bool
+) -> int:
     async with opened(docket):
         if asks:
-            count, is_exact = await count_waiting(docket.ledger, query)
+            count, is_exact = await count_waiting(docket.ledger, function, key, state)
             if count == 0:
                 return 0
             tasks = f"{'' if is_exact else 'more than '}{count:,} waiting {'task' if count == 1 else 'tasks'}"
             ask(printable(f"Cancel {tasks} of docket {docket.name!r} on {hide_password(docket.url)}?"))
-        return await docket.clear(function=query.function, key_prefix=query.key_prefix, state=query.state)
+        return await docket.clear(function=function, key_prefix=key, state=state)

@@ -13,7 +13,8 @@ from docket.cli.output import printable, write_json
 from docket.docket import Docket
 from docket.execution.arguments import shown_value
 from docket.ledger import Ledger
-from docket.ledger.queries import FunctionCount, Query, count_by_function, find_all
+from docket.ledger.census import FunctionCount, count_by_function
+from docket.ledger.task_pages import Source, TaskQuery, find_all
 from docket.model import typed_texts
 from docket.model.states import ExecutionState
 from docket.strikelist import Operator, StrikeInstruction
@@ -107,7 +108,7 @@ async def _count_by_text(ledger: Ledger, instruction: StrikeInstruction, paramet
     wanted = _texts_of(instruction.value) if instruction.operator is Operator.EQUAL else None
     functions: dict[str, FunctionCount] = {}
     unknown = 0
-    async for page in find_all(ledger, Query(function=instruction.function)):
+    async for page in find_all(ledger, Source.EVERY, TaskQuery(function=instruction.function)):
         for row in page:
             text = (row.shown_arguments or {}).get(parameter)
             if wanted is None or text is None or text.endswith(_CUT):

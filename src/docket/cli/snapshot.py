@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,13 +17,22 @@ from docket.cli.support.flags import Json, positive
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.inspection.ended_tasks import EndedTask
-from docket.inspection.listing import STAGES, Cursor, arguments_in_words, read_cursor
-from docket.inspection.view import View, as_json, read_view
-from docket.ledger.queries import FunctionCount, TaskRow
+from docket.inspection.snapshot import (
+    STAGES,
+    Cursor,
+    Overview,
+    WorkerInfo,
+    arguments_in_words,
+    read_cursor,
+    read_overview,
+)
+from docket.ledger.census import FunctionCount
+from docket.ledger.task_pages import FoundTask
 from docket.ledger.unknown_functions import UnknownFunction
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
+from docket.strikelist.pauses import Pause
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
@@ -108,7 +117,7 @@ def snapshot(
     cursor = _cursor(after)
     view = run(_read(docket, states, None if all else limit, function, key, cursor, stats))
     if json:
-        write_json(as_json(docket.name, view))
+        write_json(_as_json(docket.name, view))
     else:
         _show(docket.name, view)
 
@@ -128,12 +137,12 @@ async def _read(
     key: str | None,
     after: Cursor | None,
     stats: bool,
-) -> View:
+) -> Overview:
     async with opened(docket):
-        return await read_view(docket, states, limit, function=function, key_prefix=key, after=after, stats=stats)
+        return await read_overview(docket, states, limit, function=function, key_prefix=key, after=after, stats=stats)
 
 
-def _show(name: str, view: View) -> None:
+def _show(name: str, view: Overview) -> None:
     typer.echo(f"Docket {name!r} at {view.taken.astimezone():%Y-%m-%d %H:%M:%S}: {_in_words(view)}")
     if view.strikes:
         typer.echo(f"Struck: {', '.join(view.strikes)}")
@@ -141,10 +150,10 @@ def _show(name: str, view: View) -> None:
         typer.echo(printable(f"Paused: {', '.join(f'{pause} ({pause.held:,} held)' for pause in view.pauses)}"))
     for function in view.unknown:
         typer.echo(printable(_unknown(function, view.taken)))
-    if view.listing.rows:
+    if view.listing.tasks:
         typer.echo("")
         columns = ("State", "Due", "Function", "Key", "Attempt", "Arguments", "Worker", "Running for")
-        write_table("", columns, [_row(row, view.taken) for row in view.listing.rows])
+        write_table("", columns, [_row(row, view.taken) for row in view.listing.tasks])
     if view.listing.ended:
         typer.echo("")
         columns = ("State", "Ended", "Function", "Key", "Attempt", "Worker", "Ran for", "Error")
@@ -163,7 +172,7 @@ def _show(name: str, view: View) -> None:
         write_table("", ("Worker", "Seen", "Tasks"), rows)
 
 
-def _in_words(view: View) -> str:
+def _in_words(view: Overview) -> str:
     census = view.census
     parts = [
         f"{census.running:,} running",
@@ -189,7 +198,7 @@ def _unknown(function: UnknownFunction, now: datetime) -> str:
     return f"Unknown function {function.name!r}: {tasks} waiting, the first since {first}; {reason}"
 
 
-def _row(row: TaskRow, now: datetime) -> tuple[str, ...]:
+def _row(row: FoundTask, now: datetime) -> tuple[str, ...]:
     task, due = row.task, from_ms(row.due_ms)
     worker = worker_name(row.run.worker) if row.run else ""
     running_for = format_duration((now - from_ms(row.run.started_ms)).total_seconds()) if row.run else ""
@@ -218,3 +227,90 @@ def _size(count: int) -> str:
 def _stat(function: str, counts: FunctionCount, now: datetime) -> tuple[str, ...]:
     numbers = (f"{n:,}" for n in (counts.running, counts.queued, counts.scheduled))
     return function, *numbers, ago(from_ms(counts.earliest_due_ms), now)
+
+
+def _as_json(name: str, view: Overview) -> dict[str, Any]:
+    """The view for programs: plain values, times in ISO 8601."""
+    census = view.census
+    found: dict[str, Any] = {
+        "docket": name,
+        "taken": view.taken.isoformat(),
+        "counts": {
+            "running": census.running,
+            "queued": census.queued,
+            "scheduled": census.scheduled,
+            "waiting_for_a_limit": census.parked,
+            "unknown_function": census.unknown,
+            "held": census.held,
+            "dead_letters": census.dead,
+        },
+        "strikes": view.strikes,
+        "pauses": [_pause_json(pause) for pause in view.pauses],
+        "unknown_functions": [_unknown_json(function) for function in view.unknown],
+        "tasks": [*map(_task_json, view.listing.tasks), *map(_ended_json, view.listing.ended)],
+        "next": view.listing.following.text() if view.listing.following is not None else None,
+        "workers": [_worker_json(worker) for worker in view.workers],
+    }
+    if view.stats is not None:
+        found["stats"] = {
+            function: {
+                "running": counts.running,
+                "queued": counts.queued,
+                "scheduled": counts.scheduled,
+                "held": counts.held,
+            }
+            for function, counts in view.stats.items()
+        }
+    return found
+
+
+def _unknown_json(function: UnknownFunction) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "since": from_ms(function.since_ms).isoformat(),
+        "tasks": function.tasks,
+        "known": function.is_known,
+    }
+
+
+def _pause_json(pause: Pause) -> dict[str, Any]:
+    return {"id": pause.id, "pause": str(pause), "held": pause.held, "resuming": pause.is_resuming}
+
+
+def _worker_json(worker: WorkerInfo) -> dict[str, Any]:
+    return {"name": worker.name, "last_seen": worker.last_seen.isoformat(), "tasks": sorted(worker.tasks)}
+
+
+def _task_json(row: FoundTask) -> dict[str, Any]:
+    task = row.task
+    return {
+        "key": row.key,
+        "function": task.function_name,
+        "state": row.state.value,
+        "held": row.is_held,
+        "when": from_ms(row.due_ms).isoformat(),
+        "attempt": task.attempt,
+        "arguments": row.shown_arguments,
+        "arguments_bytes": row.call_size,
+        "worker": worker_name(row.run.worker) if row.run else None,
+        "started_at": from_ms(row.run.started_ms).isoformat() if row.run else None,
+        "completed_at": None,
+        "error": None,
+    }
+
+
+def _ended_json(task: EndedTask) -> dict[str, Any]:
+    return {
+        "key": task.key,
+        "function": task.function,
+        "state": task.state.value,
+        "held": False,
+        "when": task.due.isoformat(),
+        "attempt": task.attempt,
+        "arguments": task.arguments,
+        "arguments_bytes": task.arguments_bytes,
+        "worker": task.worker,
+        "started_at": task.started_at.isoformat() if task.started_at is not None else None,
+        "completed_at": task.completed_at.isoformat(),
+        "error": task.error,
+    }

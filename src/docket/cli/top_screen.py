@@ -88,9 +88,9 @@ def _counts(state: LiveState) -> RenderableType:
     for name, count, style in parts:
         line.append(f"{count:,}", style=f"bold {style}")
         line.append(f" {name}   ")
-    if census.oldest_waiting_ms is not None and census.ready:
+    if census.oldest_ready_ms is not None and census.ready:
         line.append(
-            f"oldest ready for {format_duration(max(census.server_ms - census.oldest_waiting_ms, 0) / 1000)}",
+            f"oldest ready for {format_duration(max(census.server_ms - census.oldest_ready_ms, 0) / 1000)}",
             style="dim",
         )
     return line

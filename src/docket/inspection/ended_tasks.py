@@ -10,7 +10,7 @@ from datetime import datetime
 from docket.codec.call_headers import shown_arguments
 from docket.errors import Undecodable
 from docket.ledger import Ending, Ledger, read_ending
-from docket.ledger.queries import MOST_CALLS, MOST_KEYS, FinishedRow, find_finished
+from docket.ledger.task_pages import MOST_CALLS, MOST_KEYS, FinishedRow, find_finished
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 

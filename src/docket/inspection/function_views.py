@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from docket.ledger.queries import count_by_function, sample_by_function
-from docket.ledger.reports import read_declarations
+from docket.ledger.census import count_by_function, sample_by_function
+from docket.ledger.reports import list_fleet, read_declarations
 from docket.ledger.statistics import MINUTE_MS, OTHERS, Row, read_rows
 from docket.model.times import duration_ms, to_ms
 
@@ -111,8 +111,8 @@ async def _read(docket: Docket, length: timedelta, function: str | None) -> tupl
         if stored.function != OTHERS or function is None:
             rows.setdefault(stored.function, {}).setdefault(stored.number, Row()).add(stored.row)
     known: dict[str, int] = {}
-    for worker in await docket.ledger.list_workers(function):
-        for name in worker.tasks:
+    for worker in await list_fleet(docket.ledger):
+        for name in worker.functions:
             known[name] = known.get(name, 0) + 1
     shares = await _read_shares(docket)
     heard = {*rows, *known, *shares}

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 from docket.errors import DocketError
 from docket.execution.events import read_event
 from docket.execution.progress import read_progress
-from docket.ledger.queries import TaskRow
+from docket.ledger.census import CensusRow
+from docket.ledger.task_pages import FoundTask
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
-from docket.ledger.values import TaskCounts
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
 from .event_taps import tapped_events
-from .listing import arguments_in_words, list_tasks
-from .snapshot import WorkerInfo, read_workers
+from .snapshot import WorkerInfo, arguments_in_words, list_tasks, read_workers
 from .statistics import Stats, read_statistics
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class LiveRates:
 class LiveState:
     """The content of a live view."""
 
-    census: TaskCounts | None = None
+    census: CensusRow | None = None
     workers: list[WorkerInfo] = field(default_factory=list[WorkerInfo])
     unknown: list[UnknownFunction] = field(default_factory=list[UnknownFunction])
     running: list[Running] = field(default_factory=list[Running])
@@ -185,15 +184,15 @@ class Observer:
         docket, state = self._docket, self.state
         running = [ExecutionState.RUNNING]
         state.census, state.workers, listing = await asyncio.gather(
-            docket.ledger.count(), read_workers(docket.ledger), list_tasks(docket.ledger, running, SHOWN_RUNNING)
+            docket.ledger.census(), read_workers(docket.ledger), list_tasks(docket.ledger, running, SHOWN_RUNNING)
         )
         state.unknown = await unknown_functions(docket.ledger) if state.census.unknown else []
         state.recent = await read_statistics(docket, None, RECENT, None)
-        await asyncio.gather(*(self._read_progress(row) for row in listing.rows))
-        state.running = sorted((self._running(row) for row in listing.rows), key=lambda task: task.started)
+        await asyncio.gather(*(self._read_progress(row) for row in listing.tasks))
+        state.running = sorted((self._running(row) for row in listing.tasks), key=lambda task: task.started)
         await self._name_failures()
 
-    def _running(self, row: TaskRow) -> Running:
+    def _running(self, row: FoundTask) -> Running:
         assert row.run is not None
         task = Running(
             row.key, row.task.function_name, worker_name(row.run.worker), from_ms(row.run.started_ms), row.task.attempt
@@ -202,7 +201,7 @@ class Observer:
         task.current, task.total, task.message = self._progress.get(row.key, (None, 100, None))
         return task
 
-    async def _read_progress(self, row: TaskRow) -> None:
+    async def _read_progress(self, row: FoundTask) -> None:
         """Reads the progress of a task that may have made progress before the observer listened.
         Tasks that started less than a second ago are skipped."""
         assert row.run is not None

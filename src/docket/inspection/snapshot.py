@@ -1,21 +1,29 @@
-"""A snapshot of a docket."""
+"""All tasks of a docket, or a page of them, with the workers, strikes and pauses."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 from weakref import WeakValueDictionary
 
 from docket.execution import Execution
 from docket.ledger import Ledger
-from docket.ledger.queries import Query, TaskRow, find_all
+from docket.ledger.census import CensusRow, FunctionCount, count_by_function
+from docket.ledger.reports import FleetRow, list_fleet
+from docket.ledger.task_pages import MOST_CALLS, FoundTask, Source, TaskQuery, find_all, find_pages
 from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
 from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
+from docket.strikelist.pauses import Pause
 
+from .ended_tasks import EndedTask, find_ended
 from .executions import StoredExecution, read_execution
 
 if TYPE_CHECKING:
@@ -61,7 +69,7 @@ class WaitingExecutions(Sequence[Execution]):
     """The waiting tasks, in the order of their due times. Each execution is created, and its
     arguments decoded, on first access."""
 
-    def __init__(self, docket: Docket, rows: list[TaskRow]) -> None:
+    def __init__(self, docket: Docket, rows: list[FoundTask]) -> None:
         self._docket = docket
         self._rows = rows
         self._made: WeakValueDictionary[int, Execution] = WeakValueDictionary()
@@ -96,8 +104,8 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
     """Reads the docket page by page, so that the server is never blocked. A task that changes its
     state in the meantime appears once, with its last state."""
     taken = docket.now()
-    rows: dict[str, TaskRow] = {}
-    async for page in find_all(docket.ledger, Query(), with_calls=True):
+    rows: dict[str, FoundTask] = {}
+    async for page in find_all(docket.ledger, with_calls=True):
         rows.update((row.key, row) for row in page)
     waiting = [row for row in rows.values() if row.run is None]
     waiting.sort(key=lambda row: row.due_ms)
@@ -115,13 +123,169 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
 
 
 async def read_workers(ledger: Ledger, task: str | None = None) -> list[WorkerInfo]:
-    """The workers by name. Workers of the same name are combined."""
+    """The workers, or those that know a task, in the order in which their leases end. Workers of
+    the same name are combined."""
     found: dict[str, WorkerInfo] = {}
-    for row in await ledger.list_workers(task):
-        name, seen = worker_name(row.id), from_ms(row.last_seen_ms)
+    for row in sorted(await list_fleet(ledger), key=_lease):
+        if not row.lease_ms or (task is not None and task not in row.functions):
+            continue
+        name, seen, tasks = worker_name(row.id), from_ms(int(row.last_seen_ms)), set(row.functions)
         known = found.get(name)
         if known is None:
-            found[name] = WorkerInfo(name, seen, row.tasks)
+            found[name] = WorkerInfo(name, seen, tasks)
         else:
-            found[name] = WorkerInfo(name, max(seen, known.last_seen), known.tasks | row.tasks)
+            found[name] = WorkerInfo(name, max(seen, known.last_seen), known.tasks | tasks)
     return list(found.values())
+
+
+def _lease(row: FleetRow) -> tuple[float, str]:
+    return row.lease_ends_ms, row.id
+
+
+# The states of a page, in this order. Finished tasks come after them.
+STAGES = (ExecutionState.RUNNING, ExecutionState.QUEUED, ExecutionState.SCHEDULED)
+_SOURCES = (Source.RUNNING, Source.QUEUED, Source.SCHEDULED)
+_MOST_COUNTED = 100_000
+# A filter that matches few tasks may read very many. After this time the page has the tasks so far.
+_PATIENCE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """The end of a page: its stage, and the position in that stage."""
+
+    stage: int = 0
+    within: bytes | None = None
+
+    def text(self) -> str:
+        return base64.urlsafe_b64encode(bytes([self.stage]) + (self.within or b"")).decode().rstrip("=")
+
+
+def read_cursor(text: str) -> Cursor:
+    """Raises ValueError if the text is not a cursor."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        raw = b""
+    if not raw or raw[0] > len(STAGES):
+        raise ValueError(f"{text!r} is not a cursor: copy it from the end of the previous page")
+    return Cursor(raw[0], raw[1:] or None)
+
+
+@dataclass
+class Listing:
+    """About as many tasks as requested, and the cursor of
+    the next page. The cursor is None on the last page."""
+
+    tasks: list[FoundTask] = field(default_factory=list[FoundTask])
+    ended: list[EndedTask] = field(default_factory=list[EndedTask])
+    following: Cursor | None = None
+
+    def __len__(self) -> int:
+        return len(self.tasks) + len(self.ended)
+
+
+def arguments_in_words(task: FoundTask) -> str:
+    """The `Logged` arguments on one line, or an empty text. Nothing is decoded."""
+    return ", ".join(f"{name}={text}" for name, text in (task.shown_arguments or {}).items())
+
+
+async def list_tasks(
+    ledger: Ledger,
+    states: Sequence[ExecutionState],
+    limit: int | None,
+    *,
+    function: str | None = None,
+    key_prefix: str | None = None,
+    after: Cursor | None = None,
+) -> Listing:
+    """A page of the tasks in these states, or all of them without a limit: running tasks, then
+    queued ones, then scheduled ones, then finished ones."""
+    cursor, listing = after or Cursor(), Listing()
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    stages = len(STAGES) + (1 if any(state.finished for state in states) else 0)
+    while cursor.stage < stages:
+        size = max((limit or 500) - len(listing), 1)
+        within = None
+        if cursor.stage == len(STAGES):
+            ended, within = await find_ended(ledger, states, cursor.within, size, function, key_prefix)
+            listing.ended += ended
+        elif STAGES[cursor.stage] in states:
+            within = await _list_stage(ledger, cursor, size, TaskQuery(function, key_prefix), listing.tasks)
+        cursor = Cursor(cursor.stage, within) if within is not None else Cursor(cursor.stage + 1)
+        if limit is not None and (len(listing) >= limit or time.monotonic() > deadline):
+            listing.following = cursor if cursor.stage < stages else None
+            break
+    return listing
+
+
+async def _list_stage(ledger: Ledger, at: Cursor, size: int, query: TaskQuery, listed: list[FoundTask]) -> bytes | None:
+    """Lists about as many tasks of one state, in the order of their due times, in so many script
+    calls at most. Returns where to go on; None at the end."""
+    source, found, calls, cursor = _SOURCES[at.stage], list[FoundTask](), 0, None
+    async for page in find_pages(ledger, source, query, at.within, size):
+        found += page.tasks
+        cursor, calls = page.cursor, calls + 1
+        if len(found) >= size or calls == MOST_CALLS:
+            break
+    if source is Source.SCHEDULED:
+        # A record that cannot be read counts as queued, wherever it is.
+        found = [task for task in found if task.state is ExecutionState.SCHEDULED]
+    listed += sorted(found, key=lambda task: task.due_ms)
+    return cursor
+
+
+@dataclass
+class Overview:
+    """A docket at one moment, with a page of its tasks. `stats` counts the tasks of each function.
+    It is None if it was not requested."""
+
+    taken: datetime
+    census: CensusRow
+    listing: Listing
+    workers: Sequence[WorkerInfo]
+    strikes: list[str]
+    stats: dict[str, FunctionCount] | None
+    unknown: list[UnknownFunction]
+    pauses: list[Pause]
+
+
+async def read_overview(
+    docket: Docket,
+    states: Sequence[ExecutionState],
+    limit: int | None,
+    *,
+    function: str | None = None,
+    key_prefix: str | None = None,
+    after: Cursor | None = None,
+    stats: bool = False,
+) -> Overview:
+    """Reads a page of about `limit` tasks (all tasks without
+    a limit), the counts, the workers, the strikes and the pauses."""
+    ledger = docket.ledger
+    listing, census, workers, pauses = await asyncio.gather(
+        list_tasks(ledger, states, limit, function=function, key_prefix=key_prefix, after=after),
+        ledger.census(),
+        read_workers(ledger),
+        docket.pauses(),
+    )
+    counts = await count_by_function(ledger) if stats else None
+    unknown = await unknown_functions(ledger) if census.unknown else []
+    strikes = sorted(strike.call_repr() for strike in docket.strike_list.in_effect)
+    return Overview(from_ms(census.server_ms), census, listing, workers, strikes, counts, unknown, pauses)
+
+
+async def count_waiting(
+    ledger: Ledger, function: str | None = None, key_prefix: str | None = None, state: ExecutionState | None = None
+) -> tuple[int, bool]:
+    """How many waiting tasks match, and whether the number is exact: it stops at 100,000, which is
+    exact enough for a question to a person."""
+    if (function, key_prefix, state) == (None, None, None):
+        census = await ledger.census()
+        return census.unfinished - census.running, True
+    count = 0
+    async for page in find_all(ledger, Source.EVERY, TaskQuery(function, key_prefix)):
+        count += sum(task.run is None and state in (None, task.state) for task in page)
+        if count >= _MOST_COUNTED:
+            return count, False
+    return count, True

@@ -11,14 +11,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from docket.ledger.census import CensusRow
-from docket.ledger.census import count_tasks as count_places
 from docket.ledger.task_pages import Source, TaskQuery, find_tasks
 from docket.model.times import duration_ms
 
 from .cursor_texts import is_entry_id, is_scan_cursor
 from .finished_pages import FinishedPage, finished_from_history, finished_from_records
 from .task_filters import SOURCES, Place, TaskFilter
-from .task_summaries import TaskSummary, has_argument, matches, status_summary, summary_of
+from .task_summaries import TaskSummary, found_summary, has_argument, matches, status_summary
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -113,7 +112,7 @@ async def find_page(
         raise ValueError(f"size={size}: it must be from 1 to {MOST_TASKS}")
     chosen = filter or TaskFilter()
     at = _read_position(cursor)
-    counts = await count_places(docket.ledger)
+    counts = await docket.ledger.census()
     total = _total(chosen, counts)
     if chosen.key is not None:
         one = await _find_one(docket, chosen, counts.server_ms)
@@ -156,7 +155,7 @@ class _Reader:
             return self._next(at)
         read = _READ_AT_ONCE if self._filter.compares else self._left
         page = await find_tasks(self._docket.ledger, source, self._query, at.within, self._left, read)
-        summaries = [summary_of(task, place) for task in page.tasks]
+        summaries = [found_summary(task, place) for task in page.tasks]
         found = [summary for summary in summaries if has_argument(self._filter, summary.arguments)]
         if source is Source.RUNNING:
             found.sort(key=lambda task: task.since or task.due)
@@ -239,7 +238,7 @@ class TaskCount:
 async def count_tasks(docket: Docket, filter: TaskFilter | None = None, *, patience: timedelta = PATIENCE) -> TaskCount:
     """Counts the tasks that match, for about `patience` at most."""
     chosen = filter or TaskFilter()
-    counts = await count_places(docket.ledger)
+    counts = await docket.ledger.census()
     total = _total(chosen, counts)
     if total is not None and not chosen.compares:
         return TaskCount(count=total, is_exact=True, examined=total, total=total)

@@ -13,7 +13,7 @@ from docket.ledger.workers import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms, to_ms
 from docket.storage.keys import bytes_text
-from docket.storage.records import HELD, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT, TaskRecord
+from docket.storage.records import HELD, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT, RunRecord, TaskRecord
 
 from .ended_tasks import EndedTask
 from .task_filters import Place, TaskFilter
@@ -58,12 +58,24 @@ def place_of(task: TaskRecord, *, is_running: bool) -> Place:
     return Place.RUNNING if is_running else _PLACES.get(task.location, Place.READY)
 
 
-def summary_of(found: FoundTask, place: Place) -> TaskSummary:
-    task, run = found.task, found.run
-    since_ms = run.started_ms if run is not None else task.entry_ms if place in (Place.READY, Place.HELD) else 0
+def found_summary(found: FoundTask, place: Place) -> TaskSummary:
+    """A task of a page."""
     note = bytes_text(found.note) if found.note is not None else ""
+    return _unfinished(found.key, found.task, found.run, place, found.shown_arguments, found.call_size, note)
+
+
+def _unfinished(
+    key: str,
+    task: TaskRecord,
+    run: RunRecord | None,
+    place: Place,
+    arguments: Mapping[str, str] | None,
+    size: int,
+    note: str = "",
+) -> TaskSummary:
+    since_ms = run.started_ms if run is not None else task.entry_ms if place in (Place.READY, Place.HELD) else 0
     return TaskSummary(
-        key=found.key,
+        key=key,
         function=task.function_name,
         place=place,
         state=place.state,
@@ -73,8 +85,8 @@ def summary_of(found: FoundTask, place: Place) -> TaskSummary:
         losses=task.losses,
         generation=task.generation,
         submission=task.submission,
-        arguments=shown_arguments(found.headers) if found.headers is not None else None,
-        arguments_bytes=found.call_size,
+        arguments=arguments,
+        arguments_bytes=size,
         worker=worker_name(run.worker) or run.worker if run is not None else None,
         held_by=note or None if place is Place.HELD else None,
         limits=tuple(note.split("\n")) if place is Place.PARKED and note else (),
@@ -105,8 +117,7 @@ def ended_summary(task: EndedTask) -> TaskSummary:
 def status_summary(key: str, status: TaskStatus) -> TaskSummary | None:
     if status.task is not None:
         place = place_of(status.task, is_running=status.run is not None)
-        headers = status.task.call if status.task.reference is None else None
-        return summary_of(FoundTask(key, status.task, status.task.call_size, status.run, headers, None), place)
+        return _unfinished(key, status.task, status.run, place, _arguments(status.task), status.task.call_size)
     if status.finished is None:
         return None
     record, task = status.finished, status.finished.task
@@ -122,11 +133,15 @@ def status_summary(key: str, status: TaskStatus) -> TaskSummary | None:
         losses=task.losses,
         generation=task.generation,
         submission=task.submission,
-        arguments=shown_arguments(task.call) if task.reference is None else None,
+        arguments=_arguments(task),
         arguments_bytes=task.call_size,
         worker=ending.worker,
         error=ending.error,
     )
+
+
+def _arguments(task: TaskRecord) -> Mapping[str, str] | None:
+    return shown_arguments(task.call) if task.reference is None else None
 
 
 def has_argument(filter: TaskFilter, arguments: Mapping[str, str] | None) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from docket.ledger.census import count_tasks
 from docket.ledger.reports import read_declarations
 from docket.ledger.schedules import BucketRow, ChainRow, count_upcoming, list_chains
 from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
@@ -84,7 +83,7 @@ async def read_upcoming(
     bucket_ms, length_ms = duration_ms(bucket), duration_ms(length)
     if bucket_ms < 1000 or not bucket_ms <= length_ms <= bucket_ms * MOST_BUCKETS:
         raise ValueError(f"length={length}, bucket={bucket}: there must be from 1 to {MOST_BUCKETS} buckets")
-    counts = await count_tasks(docket.ledger)
+    counts = await docket.ledger.census()
     # Buckets begin at whole hours and minutes, so that two reads have the same ones.
     begin_ms = counts.server_ms // bucket_ms * bucket_ms
     rows = await count_upcoming(docket.ledger, begin_ms, bucket_ms, length_ms // bucket_ms)

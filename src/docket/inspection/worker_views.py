@@ -71,7 +71,7 @@ async def read_worker_views(docket: Docket) -> tuple[WorkerView, ...]:
         WorkerView(
             id=row.id,
             name=worker_name(row.id) or row.id,
-            last_seen=from_ms(row.lease_ends_ms - row.lease_ms),
+            last_seen=from_ms(row.last_seen_ms),
             lease_ends=from_ms(row.lease_ends_ms),
             is_leader=row.is_leader,
             is_deputy=row.is_deputy,

@@ -5,7 +5,7 @@ from .batcher import Batcher
 from .endings import Ending, read_ending
 from .failed_attempts import FailedAttempt, failure, read_failed_attempts
 from .ledger import Ledger
-from .rows import EnqueueResult, TaskStatus, WorkerRow
+from .rows import EnqueueResult, TaskStatus
 from .settlements import (
     Failure,
     RunEnding,
@@ -35,7 +35,6 @@ from .values import (
     Staged,
     SuspectNotes,
     Taken,
-    TaskCounts,
     UnknownEntry,
     Unwritten,
     WaitingFunctions,
@@ -65,12 +64,10 @@ __all__ = [
     "Staged",
     "SuspectNotes",
     "Taken",
-    "TaskCounts",
     "TaskStatus",
     "UnknownEntry",
     "Unwritten",
     "WaitingFunctions",
-    "WorkerRow",
     "as_blocked",
     "as_chain_end",
     "complete",

@@ -1,11 +1,21 @@
-"""All counts of a docket that a live view shows, in one request."""
+"""Counts of tasks: a census of the docket, and the unfinished tasks of each function."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from .ledger import Ledger
+from docket.storage.keys import bytes_text
+
+from .script_calls import ScriptCalls
 from .statistics import Row, read_fields
+
+# How many tasks one script call counts.
+_COUNTED_AT_ONCE, _SAMPLED_AT_ONCE = 500, 250
+# No minute is later: a census that begins there has no minutes.
+NO_MINUTE = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +27,19 @@ class CensusRow:
     running: int
     scheduled: int
     parked: int
+    # They wait for a worker that knows their function.
     unknown: int
+    # A pause holds them.
     held: int
+    # Dead letters, and those that did not fit (`Docket(keep_failures=…)`) since the docket exists.
     dead: int
     dropped: int
     limits: int
     oldest_ready_ms: float | None
     workers: int
     stopping: int
+    # Slots of limits in use; 0 if they were not counted.
+    slots: int
     # The sums of all functions, by minute since 1970; none if only counts were asked for.
     minutes: dict[int, Row] = field(default_factory=dict[int, Row])
 
@@ -33,26 +48,70 @@ class CensusRow:
         others = self.running + self.scheduled + self.parked + self.unknown + self.held
         return max(self.unfinished - others, 0)
 
-
-# No minute is later.
-_NEVER = 2**53
-
-
-async def count_tasks(ledger: Ledger) -> CensusRow:
-    """Counts in one script call, without the endings of minutes."""
-    return await take_census(ledger, _NEVER)
+    @property
+    def queued(self) -> int:
+        return self.ready + self.parked + self.unknown + self.held
 
 
-async def take_census(ledger: Ledger, last_minute: int | None = None) -> CensusRow:
-    """Counts in one script call. `last_minute` is the last minute of the census before."""
-    reply = await ledger.ask("census", (-1 if last_minute is None else last_minute,))
-    now, unfinished, running, scheduled, parked, unknown, held, dead, dropped, limits = reply[:10]
-    oldest, workers, stopping = reply[10:13]
+def read_census_row(reply: Sequence[Any]) -> CensusRow:
+    """The census that the script has answered with."""
+    oldest, workers, stopping, slots = reply[10:14]
     oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
     minutes: dict[int, Row] = {}
-    for i in range(13, len(reply), 2):
+    for i in range(14, len(reply), 2):
         total = minutes.setdefault(reply[i], Row())
         for _, row in read_fields(reply[i + 1]):
             total.add(row)
+    now, unfinished, running, scheduled, parked, unknown, held, dead, dropped, limits = reply[:10]
     counts = (unfinished, running, scheduled, parked, unknown, held, dead, dropped, limits)
-    return CensusRow(now, *counts, oldest_ms, workers, stopping, minutes)
+    return CensusRow(now, *counts, oldest_ms, workers, stopping, slots, minutes)
+
+
+@dataclass(slots=True)
+class FunctionCount:
+    """The number of unfinished tasks of one function by state, and the earliest due time. `held`
+    tasks count as queued, too."""
+
+    scheduled: int = 0
+    queued: int = 0
+    running: int = 0
+    earliest_due_ms: float = field(default=math.inf)
+    held: int = 0
+
+
+async def count_by_function(ledger: ScriptCalls) -> dict[str, FunctionCount]:
+    """Counts all unfinished tasks by function and state,
+    without reading their arguments into this process."""
+    counts: dict[str, FunctionCount] = {}
+    cursor = b"0"
+    while True:
+        reply = await ledger.ask("count_by_function", (cursor, _COUNTED_AT_ONCE))
+        for name, scheduled, queued, running, due, held in reply[1:]:
+            known = counts.setdefault(bytes_text(name), FunctionCount())
+            known.scheduled += scheduled
+            known.queued += queued
+            known.running += running
+            known.held += held
+            known.earliest_due_ms = min(known.earliest_due_ms, float(due))
+        cursor = reply[0]
+        if cursor == b"0":
+            return counts
+
+
+async def sample_by_function(ledger: ScriptCalls, count: int) -> tuple[dict[str, FunctionCount], int, int]:
+    """Counts unfinished tasks by function and state in a random sample of about `count` tasks. Also
+    returns the size of the sample, and the number of all tasks."""
+    counts: dict[str, FunctionCount] = {}
+    read = total = 0
+    while read < count:
+        total, found, *rows = await ledger.ask("sample_tasks", (min(count - read, _SAMPLED_AT_ONCE),))
+        for name, scheduled, queued, running in rows:
+            known = counts.setdefault(bytes_text(name), FunctionCount())
+            known.scheduled += scheduled
+            known.queued += queued
+            known.running += running
+        read += found
+        if found < min(count, _SAMPLED_AT_ONCE):
+            # There are no more.
+            break
+    return counts, read, total

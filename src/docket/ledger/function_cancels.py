@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from docket.model.states import ExecutionState
-
 from .ledger import Ledger
-from .queries import Query, find_all
+from .task_pages import Source, TaskQuery, find_all
 
 # Tasks move while they are cancelled: one that was running is retried, one that waited is claimed.
 # The flag of a run that was asked to cancel also ends its retries, so few rounds are enough.
@@ -27,11 +25,10 @@ async def cancel_function(ledger: Ledger, function: str) -> FunctionCancels:
     """Cancels the waiting tasks of a function, and asks the workers of the running ones. The chains
     of automatic tasks stay cancelled."""
     answer, asked = FunctionCancels(), set[str]()
-    waiting, running = Query(function=function), Query(ExecutionState.RUNNING, function)
     for _ in range(_ROUNDS):
         before = answer.cancelled, len(asked)
-        answer.cancelled += await ledger.clear(waiting.filter, ends_chains=True)
-        async for page in find_all(ledger, running):
+        answer.cancelled += await ledger.clear(function, ends_chains=True)
+        async for page in find_all(ledger, Source.RUNNING, TaskQuery(function=function)):
             found = [row.key for row in page if row.key not in asked]
             replies = await asyncio.gather(*(ledger.cancel(key, function) for key in found))
             answer.cancelled += replies.count(1)

@@ -110,6 +110,10 @@ class FleetRow:
     is_deputy: bool
     functions: tuple[str, ...]
 
+    @property
+    def last_seen_ms(self) -> float:
+        return self.lease_ends_ms - self.lease_ms
+
 
 async def list_fleet(ledger: Ledger) -> list[FleetRow]:
     """All workers that have a lease, read page by page."""
@@ -131,9 +135,10 @@ async def list_fleet(ledger: Ledger) -> list[FleetRow]:
 def _number(data: bytes) -> float:
     """The number; 0 if somebody has written something else."""
     try:
-        return float(data)
+        number = float(data)
     except ValueError:
         return 0.0
+    return number if abs(number) < 2**53 else 0.0
 
 
 async def read_declarations(ledger: Ledger, names: Sequence[str]) -> dict[str, dict[str, Any]]:

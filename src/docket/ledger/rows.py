@@ -1,5 +1,4 @@
-"""Replies of the ledger: the result of scheduling a task,
-the status of a task, a row of the list of workers."""
+"""Replies of the ledger: the result of scheduling a task, and the status of a task."""
 
 from __future__ import annotations
 
@@ -34,10 +33,3 @@ class TaskStatus:
     secret: bytes | None = None
     # The attempts that failed and were retried.
     failed_attempts: bytes | None = None
-
-
-@dataclass(slots=True)
-class WorkerRow:
-    id: str
-    last_seen_ms: float
-    tasks: set[str]

@@ -14,7 +14,7 @@ from docket.model.ending_kinds import KINDS_BY_NUMBER, EndingKind
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
 from docket.storage.keys import bytes_text, text_bytes
 
-from .ledger import Ledger
+from .script_calls import ScriptCalls
 
 # lua/parts/statistics.lua has the same numbers. A test compares the two.
 KIND_CELL, RUN_CELL, NO_TIME = 4096, 64, 63
@@ -102,7 +102,7 @@ class StoredRow:
 
 
 async def read_rows(
-    ledger: Ledger, first: int, last: int, *, by_hours: bool = False, function: str | None = None
+    ledger: ScriptCalls, first: int, last: int, *, by_hours: bool = False, function: str | None = None
 ) -> AsyncIterator[StoredRow]:
     """The rows of these minutes or hours, page by page. An hour may have several rows of one
     function."""
@@ -145,7 +145,7 @@ class Sample:
         return max(self.unfinished - others, 0)
 
 
-async def read_samples(ledger: Ledger, first: int, last: int) -> list[Sample]:
+async def read_samples(ledger: ScriptCalls, first: int, last: int) -> list[Sample]:
     """The samples of these minutes, the earliest first. There is at most one for each."""
     key = text_bytes(ledger.keys.stats_samples)
     found: list[bytes] = await ledger.server.ask(key, "ZRANGE", key, first, last, "BYSCORE")
@@ -160,7 +160,7 @@ def _read_sample(data: bytes) -> Sample | None:
     return Sample(at, unfinished, running, scheduled, parked, unknown, held, ended)
 
 
-async def fold_minute(ledger: Ledger) -> int:
+async def fold_minute(ledger: ScriptCalls) -> int:
     """Adds one minute that is over to its hour. Returns how many such minutes are left."""
     return await ledger.ask("fold_statistics", ())
 

@@ -9,10 +9,11 @@ from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
 
+from .census import NO_MINUTE, CensusRow, read_census_row
 from .rows import EnqueueResult, TaskStatus
 from .script_calls import ScriptCalls
 from .settlements import SETTLE_RESULTS, CompletedItem, Settlement, SettleResult, requeue
-from .values import Duty, NewTask, ProgressChange, Seed, SlotOffer, Staged, TaskCounts, Unwritten
+from .values import Duty, NewTask, ProgressChange, Seed, SlotOffer, Staged, Unwritten
 from .workers import as_json
 
 # Tasks per script call: enough to share the round trip,
@@ -129,12 +130,22 @@ class TaskVerbs(ScriptCalls):
         name = text_bytes(function) if function is not None else False
         return await self.ask("cancel", (text_bytes(key), self.ttl_ms, name))
 
-    async def clear(self, filter: list[Any] | bool = False, *, ends_chains: bool = False) -> int:
-        """Cancels the waiting tasks that match a filter, as `Query.filter` makes it. With
-        `ends_chains` the chains of automatic tasks stay cancelled, as after `cancel`."""
+    async def clear(
+        self,
+        function: str | None = None,
+        key_prefix: str | None = None,
+        state: ExecutionState | None = None,
+        *,
+        ends_chains: bool = False,
+    ) -> int:
+        """Cancels the waiting tasks that match. With `ends_chains` the chains of automatic tasks
+        stay cancelled, as after `cancel`."""
+        number = -1 if state is None else int(state is ExecutionState.QUEUED)
+        texts = [False if text is None else text_bytes(text) for text in (function, key_prefix)]
         cursor, removed = "0", 0
         while True:
-            cursor, count = await self.ask("clear", (cursor, 200, self.ttl_ms, filter, int(ends_chains)))
+            arguments = (cursor, 200, self.ttl_ms, number, *texts, int(ends_chains))
+            cursor, count = await self.ask("clear", arguments)
             removed += count
             cursor = cursor.decode()
             if cursor == "0":
@@ -170,15 +181,15 @@ class TaskVerbs(ScriptCalls):
             failed or None,
         )
 
-    async def count(self) -> TaskCounts:
-        counts = await self.ask("count", ())
-        now, unfinished, running, scheduled, parked, dead, limits, slots, oldest, unknown, held, dropped = counts
-        oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
-        waiting = (oldest_ms, unknown, held, dropped)
-        return TaskCounts(now, unfinished, running, scheduled, parked, dead, limits, slots, *waiting)
+    async def census(self, last_minute: int | None = NO_MINUTE, *, with_slots: bool = False) -> CensusRow:
+        """All counts of the docket, in one script call. `last_minute` is the last minute of the
+        census before: then it also has the endings of the minutes since, and with None those of
+        the present one."""
+        minute = -1 if last_minute is None else last_minute
+        return read_census_row(await self.ask("census", (minute, int(with_slots))))
 
     async def unfinished(self) -> int:
-        return (await self.count()).unfinished
+        return (await self.census()).unfinished
 
     async def seedable(self, deploy: str, names: Sequence[str]) -> list[Seed]:
         """Decides for each automatic task whether a worker of this deploy schedules it."""

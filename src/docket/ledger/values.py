@@ -96,34 +96,6 @@ class Unwritten(enum.IntEnum):
 
 
 @dataclass(slots=True)
-class TaskCounts:
-    """The number of tasks by state. `unknown` counts tasks
-    that wait for a worker that knows their function, `held` those that a pause holds."""
-
-    server_ms: float
-    unfinished: int
-    running: int
-    scheduled: int
-    parked: int
-    dead: int
-    limits_in_use: int
-    slots_in_use: int
-    oldest_waiting_ms: float | None
-    unknown: int = 0
-    held: int = 0
-    # Dead letters that did not fit (`Docket(keep_failures=…)`), since the docket exists.
-    dropped: int = 0
-
-    @property
-    def ready(self) -> int:
-        return max(self.unfinished - self.running - self.scheduled - self.parked - self.unknown - self.held, 0)
-
-    @property
-    def queued(self) -> int:
-        return self.ready + self.parked + self.unknown + self.held
-
-
-@dataclass(slots=True)
 class Delivery:
     """A claimed task: its stored record, the epoch that fences all later writes of this run, and
     the server's time of the claim. If the claim was repeated, it is the time of the repetition."""

@@ -17,7 +17,6 @@ from docket.storage.server import Server
 
 from .endings import LOST_TEXT, lost_endings, own_ending
 from .letter_notes import WORKER_LOST, DeathCause, script_note
-from .rows import WorkerRow
 from .script_calls import ScriptCalls
 from .values import Delivery, Duty, Reclaimed, RegistrationReply, Renewal
 
@@ -65,12 +64,6 @@ class WorkerVerbs(ScriptCalls):
 
     async def leave(self, worker: str) -> bool:
         return bool(await self.ask("leave", (worker.encode(),)))
-
-    async def list_workers(self, task: str | None = None) -> list[WorkerRow]:
-        reply = await self.ask("list_workers", (text_bytes(task) if task is not None else False,))
-        return [
-            WorkerRow(bytes_text(id), float(seen), {bytes_text(name) for name in names}) for id, seen, names in reply
-        ]
 
     async def lead(self, duty: str, worker: str, hold_ms: int) -> bool:
         """Elects one worker for a duty that only some

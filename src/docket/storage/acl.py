@@ -31,10 +31,10 @@ class AclRole(enum.Enum):
 # Scripts for observers. What some of them would also write is not needed for their answer, and an
 # observer may not write it.
 _READING = (
-    *("census", "count", "count_by_function", "count_foreign", "count_letters", "find_tasks"),
+    *("census", "count_by_function", "count_foreign", "count_letters", "find_tasks"),
     *("follow_strikes", "list_fleet", "read_declarations", "sample_tasks"),
     *("get", "get_letter", "list_audit", "list_chains", "list_finished", "list_letters", "list_limits"),
-    *("list_windows", "list_scheduled", "list_unfinished", "list_workers", "next_due", "pauses", "read_statistics"),
+    *("list_windows", "next_due", "pauses", "read_statistics"),
     *("unknown_functions", "upcoming", "why"),
 )
 _WRITING_WORDS = {"set"}

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from docket.docket import Docket
-from docket.ledger.queries import Query, TaskRow, find
-from docket.model.states import ExecutionState
+from docket.ledger.task_pages import EVERY_TASK, FoundTask, Source, find_tasks
 from docket.model.times import to_ms
 from docket.storage.urls import ServerKind
 from docket.worker import Worker
@@ -157,10 +156,10 @@ class Clock:
         return True
 
     async def _timeout_message(self) -> str:
-        rows: list[TaskRow] = []
-        for state in (ExecutionState.RUNNING, ExecutionState.QUEUED):
-            rows += (await find(self._docket.ledger, Query(state=state))).rows
-        shown = ", ".join(f"{row.task.function_name} {row.key!r} ({row.state.value})" for row in rows[:10])
+        tasks: list[FoundTask] = []
+        for source in (Source.RUNNING, Source.QUEUED):
+            tasks += (await find_tasks(self._docket.ledger, source, EVERY_TASK, None, 100, 100)).tasks
+        shown = ", ".join(f"{task.task.function_name} {task.key!r} ({task.state.value})" for task in tasks[:10])
         return (
             f"after {self._patience.total_seconds():g} s the clock still cannot leave {self.now()}: {shown or 'tasks'} "
             "did not end. A task that waits for real time, or that schedules itself again at once, blocks the clock"

@@ -6,8 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from docket.errors import TRANSIENT
-from docket.ledger.queries import Query, find_all
-from docket.ledger.values import TaskCounts
+from docket.ledger.census import CensusRow
+from docket.ledger.reports import list_fleet
+from docket.ledger.task_pages import find_all
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -45,13 +46,13 @@ async def _stays_held(docket: Docket) -> bool:
     if any(pause.is_resuming for pause in await docket.pauses()):
         return False
     # A pause that was resumed before the last request is no longer listed.
-    counts = await docket.ledger.count()
+    counts = await docket.ledger.census()
     return counts.unfinished == counts.held
 
 
 async def _nothing_is_left(docket: Docket, parts: Parts) -> bool:
     try:
-        counts = await docket.ledger.count()
+        counts = await docket.ledger.census()
         if counts.unknown:
             await parts.unknown_functions.fail_waiting()
         if counts.unfinished == counts.held:
@@ -62,7 +63,7 @@ async def _nothing_is_left(docket: Docket, parts: Parts) -> bool:
         return False
 
 
-async def _only_unreadable_are_left(docket: Docket, parts: Parts, counts: TaskCounts) -> bool:
+async def _only_unreadable_are_left(docket: Docket, parts: Parts, counts: CensusRow) -> bool:
     """Whether nothing runs, and this worker could not read any of the tasks that wait: they are of
     a newer release, or sealed with a key that it does not have. They are not failed, because a
     worker that can read them may start."""
@@ -70,12 +71,12 @@ async def _only_unreadable_are_left(docket: Docket, parts: Parts, counts: TaskCo
     if counts.running or left.count < counts.unfinished - counts.held:
         return False
     keys: set[str] = set()
-    async for page in find_all(docket.ledger, Query()):
+    async for page in find_all(docket.ledger):
         if any(row.run is not None for row in page):
             return False
         keys.update(row.key for row in page if not row.task.is_held)
     left.forget_except(keys)
-    others = any(row.id != parts.registration.id for row in await docket.ledger.list_workers())
+    others = any(row.id != parts.registration.id for row in await list_fleet(docket.ledger))
     if not keys or not left.has_left(keys, TIMES_LEFT_BESIDE_OTHERS if others else 1):
         return False
     logger.error(

@@ -18,7 +18,8 @@ from docket.instrumentation import (
     UNKNOWN_FUNCTION_TASKS,
     has_receiver,
 )
-from docket.ledger import Ledger, TaskCounts
+from docket.ledger import Ledger
+from docket.ledger.census import CensusRow
 from docket.worker.lease.registration import Identity
 from docket.worker.service import Service
 
@@ -58,14 +59,14 @@ class Sampler(Service):
         if has_receiver():
             CACHE_SIZE.set(plan_count(), {**self._labels, "docket.cache": "plans"})
             if await self._ledger.lead("sampling", self._identity.id, int(EVERY_SECONDS * 3000)):
-                self._show(await self._ledger.count())
+                self._show(await self._ledger.census(with_slots=True))
             else:
                 self.clear()
         self.clear_problem()
         await asyncio.sleep(EVERY_SECONDS)
 
-    def _show(self, counts: TaskCounts) -> None:
-        waited = counts.server_ms - counts.oldest_waiting_ms if counts.oldest_waiting_ms is not None else 0.0
+    def _show(self, counts: CensusRow) -> None:
+        waited = counts.server_ms - counts.oldest_ready_ms if counts.oldest_ready_ms is not None else 0.0
         values = (
             counts.ready + counts.parked,
             counts.scheduled,
@@ -73,7 +74,7 @@ class Sampler(Service):
             max(waited, 0.0) / 1000,
             counts.dead,
             counts.dropped,
-            counts.slots_in_use,
+            counts.slots,
             counts.unknown,
             counts.held,
         )
