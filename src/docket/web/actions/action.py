@@ -1,4 +1,4 @@
-"""What a change is: a name, the role that it needs, its fields, and the function that makes it."""
+"""A change: its name, the role that it needs, its fields, and the function that makes it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from docket.web.failures import Refused
 from docket.web.guards import Role, Visitor
 from docket.web.inputs import Input, refused
 from docket.web.jobs import Job
+
+from .fields import fields
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +51,25 @@ class Action:
     role: Role
     inputs: tuple[Input, ...]
     make: Making
+
+    @classmethod
+    def of_verb(
+        cls,
+        path: str,
+        verb: Callable[..., Awaitable[Any]],
+        summary: str,
+        role: Role,
+        about: Mapping[str, str | Input],
+        answer: Making,
+    ) -> Action:
+        """A change that is one call of a verb of operators. `about` has the fields that the
+        dashboard offers, and their help: the signature of the verb says the rest. `answer` gets the
+        request, the result of the verb and the fields."""
+
+        async def make(request: ChangeRequest, **given: Any) -> Done:
+            return await answer(request, await verb(request.docket, **given), **given)
+
+        return cls(path, verb.__name__, summary, role, fields(verb, **about), make)
 
 
 def check_role(action: Action, visitor: Visitor) -> None:

@@ -6,14 +6,15 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-from docket.dead import Letter, Report
+from docket.dead import DeadLetters, Letter, Report
 from docket.errors import LetterNotFound
 from docket.web.failures import Refused
 from docket.web.guards import Role
-from docket.web.inputs import Input, flag, keys, moment, seconds, text, whole, wholes
+from docket.web.inputs import Input, keys, moment, text, whole, wholes
 
 from .action import Action, ChangeRequest, Done, report_in_words
-from .values import json_object, typed_arguments
+from .fields import fields
+from .values import typed_arguments
 
 FILTER: tuple[Input, ...] = (
     text("function", "The name of the function."),
@@ -28,9 +29,12 @@ FILTER: tuple[Input, ...] = (
 _BATCH: tuple[Input, ...] = (
     wholes("ids", "The ids of letters. No other filter goes with them."),
     *FILTER,
-    flag("everything", "All letters: has to be said if there is no filter."),
-    whole("most", "At most so many letters, the oldest first.", least=1),
-    whole("mark", "Only letters up to this id, such as the newest one that you have seen."),
+    *fields(
+        DeadLetters.retry,
+        everything="All letters: has to be said if there is no filter.",
+        most=whole("most", "At most so many letters, the oldest first.", least=1),
+        mark="Only letters up to this id, such as the newest one that you have seen.",
+    ),
 )
 
 
@@ -96,7 +100,7 @@ LETTER_ACTIONS: tuple[Action, ...] = (
         "dead.retry",
         "Make tasks of dead letters",
         Role.OPERATOR,
-        (*_BATCH, seconds("over", "Spread the tasks evenly over so many seconds.")),
+        (*_BATCH, *fields(DeadLetters.retry, over="Spread the tasks evenly over so many seconds.")),
         retry,
     ),
     Action("letters/discard", "dead.discard", "Delete dead letters", Role.ADMIN, _BATCH, discard),
@@ -105,10 +109,11 @@ LETTER_ACTIONS: tuple[Action, ...] = (
         "dead.edit",
         "Change arguments of a dead letter",
         Role.ADMIN,
-        (
-            whole("id", "The id of the letter.", required=True),
-            json_object("arguments", "New values by the names of their parameters.", required=True),
-            flag("retry", "Retry the letter at once."),
+        fields(
+            edit,
+            id="The id of the letter.",
+            arguments="New values by the names of their parameters.",
+            retry="Retry the letter at once.",
         ),
         edit,
     ),

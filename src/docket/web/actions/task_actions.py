@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from docket.errors import TaskNotFound
 from docket.execution import Disposition
 from docket.inspection.task_filters import Place, read_filter
+from docket.operator_verbs import OperatorVerbs
 from docket.web.failures import Refused
 from docket.web.guards import Role
-from docket.web.inputs import flag, moment, seconds, text, texts
-from docket.web.inputs import keys as encoded
 
 from .action import Action, ChangeRequest, Done, counted
-from .values import json_list, json_object, typed_call
+from .fields import fields
+from .values import typed_call
 
 _AT_ONCE = 100
 # How long a part of a batch takes before its progress is shown.
@@ -75,16 +74,15 @@ async def run_now(request: ChangeRequest, *, keys: list[str], due: datetime | No
     return Done(sentence=f"{words}.", count=len(moved), details={"moved": moved})
 
 
-async def skip(request: ChangeRequest, *, key: str, due: datetime | None = None) -> Done:
-    when = await request.docket.skip(key, due=due)
+async def _skipped(request: ChangeRequest, when: datetime | None, *, key: str, **_: Any) -> Done:
     if when is None:
         raise await _not_scheduled(request, key)
     sentence = f"Skipped the next run of {key!r}: it runs at {when:%Y-%m-%d %H:%M:%S} UTC."
     return Done(sentence=sentence, count=1, details={"when": when})
 
 
-async def reschedule(request: ChangeRequest, *, key: str, when: datetime, due: datetime | None = None) -> Done:
-    if not await request.docket.reschedule(key, when, due=due):
+async def _rescheduled(request: ChangeRequest, is_moved: bool, *, key: str, when: datetime, **_: Any) -> Done:
+    if not is_moved:
         raise await _not_scheduled(request, key)
     sentence = f"Task {key!r} is due at {when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
     return Done(sentence=sentence, count=1, details={"when": when})
@@ -167,27 +165,21 @@ async def add(
     return Done(sentence=sentence, count=count, details=details)
 
 
-_KEY = encoded(text("key", "The key of the task.", required=True))
-_DUE = moment("due", "The due time that you have seen: nothing happens if the task has another one by now.")
+_KEY, _KEYS = "The key of the task.", "The keys of the tasks."
+_DUE = "The due time that you have seen: nothing happens if the task has another one by now."
 
 TASK_ACTIONS: tuple[Action, ...] = (
-    Action(
-        "tasks/cancel",
-        "cancel",
-        "Cancel tasks by their keys",
-        Role.OPERATOR,
-        (encoded(texts("keys", "The keys of the tasks.", required=True)),),
-        cancel,
-    ),
+    Action("tasks/cancel", "cancel", "Cancel tasks by their keys", Role.OPERATOR, fields(cancel, keys=_KEYS), cancel),
     Action(
         "tasks/cancel-matching",
         "cancel_matching",
         "Cancel all tasks that match a filter",
         Role.ADMIN,
-        (
-            text("filter", "A filter, as in the list of tasks: function:send_mail state:waiting prefix:order-"),
-            flag("running", "Also running tasks: their workers are asked."),
-            flag("everything", "All tasks: has to be said if there is no filter."),
+        fields(
+            cancel_matching,
+            filter="A filter, as in the list of tasks: function:send_mail state:waiting prefix:order-",
+            running="Also running tasks: their workers are asked.",
+            everything="All tasks: has to be said if there is no filter.",
         ),
         cancel_matching,
     ),
@@ -196,30 +188,38 @@ TASK_ACTIONS: tuple[Action, ...] = (
         "run_now",
         "Run scheduled tasks now",
         Role.OPERATOR,
-        (encoded(texts("keys", "The keys of the tasks.", required=True)), _DUE),
+        fields(run_now, keys=_KEYS, due=_DUE),
         run_now,
     ),
-    Action("tasks/skip", "skip", "Skip the next run of a perpetual or cron task", Role.OPERATOR, (_KEY, _DUE), skip),
-    Action(
+    Action.of_verb(
+        "tasks/skip",
+        OperatorVerbs.skip,
+        "Skip the next run of a perpetual or cron task",
+        Role.OPERATOR,
+        {"key": _KEY, "due": _DUE},
+        _skipped,
+    ),
+    Action.of_verb(
         "tasks/reschedule",
-        "reschedule",
+        OperatorVerbs.reschedule,
         "Move a scheduled task to another time",
         Role.OPERATOR,
-        (_KEY, replace(moment("when", "The new time."), is_required=True), _DUE),
-        reschedule,
+        {"key": _KEY, "when": "The new time.", "due": _DUE},
+        _rescheduled,
     ),
     Action(
         "tasks/add",
         "add",
         "Add a task",
         Role.OPERATOR,
-        (
-            text("function", "The name of the function. This dashboard has to know it.", required=True),
-            json_list("args", "Positional arguments, as JSON."),
-            json_object("kwargs", "Arguments by name, as JSON."),
-            encoded(text("key", "The key. By default a new unique key.")),
-            moment("when", "When the task is due. By default now."),
-            seconds("delay", "The task is due after so many seconds."),
+        fields(
+            add,
+            function="The name of the function. This dashboard has to know it.",
+            args="Positional arguments, as JSON.",
+            kwargs="Arguments by name, as JSON.",
+            key="The key. By default a new unique key.",
+            when="When the task is due. By default now.",
+            delay="The task is due after so many seconds.",
         ),
         add,
     ),

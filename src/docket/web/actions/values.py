@@ -115,15 +115,8 @@ def read_json_text(value: str) -> Any:
         raise ValueError("it has to be JSON; a text needs quotes") from None
 
 
-def json_object(name: str, help: str, *, required: bool = False) -> Input:
-    return Input(
-        name,
-        help,
-        {"type": "object"},
-        _read_object,
-        lambda value: _read_object(read_json_text(value)),
-        required,
-    )
+def json_object(name: str, help: str) -> Input:
+    return Input(name, help, {"type": "object"}, _read_object, lambda value: _read_object(read_json_text(value)))
 
 
 def json_list(name: str, help: str) -> Input:
