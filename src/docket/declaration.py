@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import socket
+from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from docket._aio import cancel_and_wait
@@ -13,6 +15,7 @@ from docket.errors import DocketError
 from docket.instrumentation import suppress_traces
 from docket.ledger import Ledger
 from docket.ledger.settings import PRODUCER, Declaration, declare_settings
+from docket.model.keeping import Keep
 from docket.model.times import duration_ms
 
 if TYPE_CHECKING:
@@ -21,17 +24,26 @@ if TYPE_CHECKING:
 EVERY_SECONDS = 300.0
 
 
+def setting(docket: Docket, name: str) -> Any:
+    """The present value of a setting."""
+    declared = docket.declared.get(name)
+    return attrgetter((declared and declared.option.attribute) or name)(docket)
+
+
 def shared_settings(docket: Docket) -> dict[str, Any]:
     """The settings that must agree, as JSON values."""
-    storage = docket.given_result_storage
-    return {
-        "codec": docket.payloads.codec.name,
-        "execution_ttl": duration_ms(docket.execution_ttl),
-        "keep_failures": [docket.keep_failures.age_ms, docket.keep_failures.letters, docket.keep_failures.size],
-        "max_losses": docket.max_losses,
-        "max_payload": docket.max_payload,
-        "result_storage": None if storage is None else type(storage).__qualname__,
-    }
+    shared = {name: setting(docket, name) for name, option in docket.declared.items() if option.option.must_agree}
+    # What is kept by default depends on another setting.
+    shared["keep_failures"] = docket.keep_failures
+    return {name: _as_json(value) for name, value in shared.items()}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return duration_ms(value)
+    if isinstance(value, Keep):
+        return [value.age_ms, value.letters, value.size]
+    return value if value is None or isinstance(value, str | int | float) else type(value).__qualname__
 
 
 class SettingsDeclaration:

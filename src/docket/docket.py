@@ -4,12 +4,12 @@ them again. The verbs of operators are in `operator_verbs.py`."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, Self, TypeVar, overload
 
 from docket._compat import PydocketKeys
 from docket.attached import AttachedWorkers
@@ -33,14 +33,14 @@ from docket.ledger import Ledger, ProgressChange, Unwritten
 from docket.model.keeping import Keep, as_keep, check_keep
 from docket.model.loggers import protect_own_loggers
 from docket.model.losses import MAX_LOSSES, check_max_losses
-from docket.model.times import check_durations
+from docket.model.options import EVERYWHERE, NAMED_OBJECT, WORKERS, DeclaredOption, Option, check_options
 from docket.open_parts import OpenParts, name_keys
 from docket.operator_verbs import OperatorVerbs
 from docket.pending_call import PendingCall, ScheduledBy, check_when_and_key
 from docket.registry import Registry, TaskCollection
 from docket.spans import batch_span, task_span
 from docket.storage.keys import Keys
-from docket.storage.server import Server
+from docket.storage.server import CredentialProvider, Server
 from docket.storage.subscriptions import Subscriptions
 from docket.strikelist import StrikeList
 from docket.strikelist.pauses import Pauses
@@ -49,7 +49,6 @@ from docket.tasks import standard_tasks
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
-    from redis.credentials import CredentialProvider
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,34 +93,119 @@ class Docket(OperatorVerbs, PydocketKeys):
 
     def __init__(
         self,
-        name: str = "docket",
-        url: str = "redis://localhost:6379/0",
-        heartbeat_interval: timedelta = timedelta(seconds=2),
-        missed_heartbeats: int = 5,
-        execution_ttl: timedelta = timedelta(minutes=15),
-        result_storage: Any = None,
+        name: Annotated[
+            str, Option("The name of the docket.", metavar="NAME", flags=("--docket", "-d"), variables=("DOCKET_NAME",))
+        ] = "docket",
+        url: Annotated[
+            str,
+            Option(
+                "The server: redis://…, valkey://…, redis+cluster://… or redis+sentinel://…; "
+                "or embedded:///folder, which needs no server.",
+                metavar="URL",
+                flags=("--url", "-u"),
+                variables=("DOCKET_URL", "DOCKET_REDIS_URL"),
+            ),
+        ] = "redis://localhost:6379/0",
+        heartbeat_interval: Annotated[
+            timedelta, Option("The time between two heartbeats of a worker.", is_positive=True)
+        ] = timedelta(seconds=2),
+        missed_heartbeats: Annotated[
+            int, Option("A worker counts as dead after missing this many heartbeats.", least=1)
+        ] = 5,
+        execution_ttl: Annotated[
+            timedelta, Option("Keep finished tasks and their results for this long.", must_agree=EVERYWHERE)
+        ] = timedelta(minutes=15),
+        result_storage: Annotated[
+            Any,
+            Option(
+                "Store results here instead of on the server.",
+                metavar=NAMED_OBJECT,
+                attribute="given_result_storage",
+                must_agree=EVERYWHERE,
+            ),
+        ] = None,
         enable_internal_instrumentation: bool = False,
-        credential_provider: CredentialProvider | None = None,
+        credential_provider: Annotated[
+            CredentialProvider | None,
+            Option("Provides the user name and password for the server.", metavar=NAMED_OBJECT),
+        ] = None,
         *,
-        max_payload: int = MAX_PAYLOAD,
-        add_patience: timedelta = timedelta(seconds=2),
-        max_losses: int = MAX_LOSSES,
-        keep_failures: Keep | timedelta | int | None = None,
-        durability: Durability = "primary",
-        durability_timeout: timedelta = timedelta(seconds=1),
-        pickled_strikes: bool = False,
-        codec: str = "pickle",
-        accept: Collection[str] = (),
-        signing: Keyring | str | PathLike[str] | None = None,
-        encrypt: bool = False,
+        max_payload: Annotated[
+            int,
+            Option("The largest size of the arguments or of the result, in bytes.", must_agree=EVERYWHERE),
+        ] = MAX_PAYLOAD,
+        add_patience: Annotated[
+            timedelta,
+            Option(
+                "Retry an add for this long while the server fails.",
+                least=timedelta(0),
+                remedy="0 turns repeating off",
+            ),
+        ] = timedelta(seconds=2),
+        max_losses: Annotated[
+            int, Option("A task whose worker dies this many times becomes a dead letter.", must_agree=WORKERS)
+        ] = MAX_LOSSES,
+        keep_failures: Annotated[
+            Keep | timedelta | int | None,
+            Option(
+                "Keep tasks that failed for good for this long; 0 keeps none.",
+                metavar="DURATION",
+                default="7d",
+                attribute="given_keep_failures",
+                must_agree=WORKERS,
+                page="dead-letters.md",
+            ),
+        ] = None,
+        durability: Annotated[
+            Durability,
+            Option(
+                "Where a task has to be stored before an add returns: on the primary, or on a replica as well.",
+                metavar="primary|replica",
+                page="servers.md#replicas",
+            ),
+        ] = "primary",
+        durability_timeout: Annotated[
+            timedelta,
+            Option("How long an add waits for a replica, with --durability replica.", least=timedelta(milliseconds=1)),
+        ] = timedelta(seconds=1),
+        pickled_strikes: Annotated[
+            bool,
+            Option(
+                "Pickle the values of strikes. Whoever writes to the server can then run code here.",
+                page="operators.md#values-of-other-types",
+            ),
+        ] = False,
+        codec: Annotated[
+            str,
+            Option(
+                "How arguments and results are stored: pickle or json.",
+                metavar="NAME",
+                attribute="payloads.codec.name",
+                must_agree=EVERYWHERE,
+                page="payloads.md",
+            ),
+        ] = "pickle",
+        accept: Annotated[
+            Collection[str],
+            Option("Also read payloads of these kinds, separated by commas: pickle, json, unsigned.", metavar="KINDS"),
+        ] = (),
+        signing: Annotated[
+            Keyring | str | PathLike[str] | None,
+            Option(
+                "Sign payloads with the first key of this file (lines of id:base64), "
+                "and refuse what no key of it signed.",
+                metavar="FILE",
+                flags=("--signing-keys-file",),
+            ),
+        ] = None,
+        encrypt: Annotated[
+            bool, Option("Encrypt payloads with the signing key.", attribute="payloads.encrypts")
+        ] = False,
         exceptions: Collection[type[Exception]] = (),
     ) -> None:
-        check_durations(
-            "Docket", heartbeat_interval=heartbeat_interval, execution_ttl=execution_ttl, add_patience=add_patience
-        )
-        _check(heartbeat_interval, missed_heartbeats, add_patience)
-        check_durations("Docket", durability_timeout=durability_timeout)
-        check_durability(durability, durability_timeout)
+        # The settings as they are declared: `settings.py` and `declaration.py` read them.
+        self.declared: Mapping[str, DeclaredOption] = check_options(Docket, locals())
+        check_durability(durability)
         self.name = name
         self.url = url
         self.heartbeat_interval = heartbeat_interval
@@ -443,10 +527,3 @@ class Docket(OperatorVerbs, PydocketKeys):
         """Returns when this process applies every strike that was in force when the docket was
         opened."""
         await self.strike_list.wait_for_strikes_loaded()
-
-
-def _check(heartbeat_interval: timedelta, missed_heartbeats: int, add_patience: timedelta) -> None:
-    if heartbeat_interval <= timedelta(0) or missed_heartbeats < 1:
-        raise ValueError("heartbeat_interval must be positive and missed_heartbeats at least 1")
-    if add_patience < timedelta(0):
-        raise ValueError(f"Docket(add_patience={add_patience}): it cannot be negative; 0 turns repeating off")

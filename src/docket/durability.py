@@ -18,12 +18,10 @@ DURABILITIES = ("primary", "replica")
 Enqueue = Callable[[Sequence[NewTask]], Awaitable[Sequence[EnqueueResult | Exception]]]
 
 
-def check_durability(durability: str, timeout: timedelta) -> None:
-    """Raises ValueError if the settings cannot be used."""
+def check_durability(durability: str) -> None:
+    """Raises ValueError if the setting cannot be used."""
     if durability not in DURABILITIES:
         raise ValueError(f"Docket(durability={durability!r}): use one of {', '.join(map(repr, DURABILITIES))}")
-    if timeout < timedelta(milliseconds=1):
-        raise ValueError(f"Docket(durability_timeout={timeout}): it must be at least a millisecond")
 
 
 def enqueue_for(ledger: Ledger, durability: Durability, timeout: timedelta) -> Enqueue:

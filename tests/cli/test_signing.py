@@ -22,7 +22,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def test_the_options_make_the_payloads_of_the_docket(keys: Path) -> None:
-    docket = DocketOptions(signing_keys_file=str(keys), accept="unsigned, pickle", encrypt=True).load()
+    docket = DocketOptions(settings={"signing": str(keys), "accept": "unsigned, pickle", "encrypt": True}).load()
 
     assert docket.signing is not None
     assert docket.signing.ids == ("a",)
@@ -31,7 +31,7 @@ def test_the_options_make_the_payloads_of_the_docket(keys: Path) -> None:
 
 
 def test_the_options_of_a_worker_reach_its_worker_processes(keys: Path) -> None:
-    options = WorkerOptions(signing_keys_file=str(keys), accept="unsigned", encrypt=True)
+    options = WorkerOptions(DocketOptions(settings={"signing": str(keys), "accept": "unsigned", "encrypt": True}))
 
     environment = options.environment()
     assert environment["DOCKET_SIGNING_KEYS_FILE"] == str(keys)
@@ -43,13 +43,13 @@ app = Docket("shop", "memory://shop")
 
 
 def test_the_options_override_the_settings_of_the_application(keys: Path) -> None:
-    docket = DocketOptions(app=f"{__name__}:app", signing_keys_file=str(keys)).load()
+    docket = DocketOptions(app=f"{__name__}:app", settings={"signing": str(keys)}).load()
 
     assert docket is app
     assert docket.payloads.signs
 
 
-@pytest.mark.parametrize("settings", [{"codec": "yaml"}, {"accept": "nothing"}, {"signing_keys_file": "missing"}])
+@pytest.mark.parametrize("settings", [{"codec": "yaml"}, {"accept": "nothing"}, {"signing": "missing"}])
 def test_a_wrong_setting_is_named(settings: dict[str, Any]) -> None:
     with pytest.raises(WrongUsage, match="yaml|nothing|missing"):
-        DocketOptions(**settings).load()
+        DocketOptions(settings=settings).load()

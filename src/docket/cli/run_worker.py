@@ -26,7 +26,7 @@ def run_worker(options: WorkerOptions, health_pipe: int | None = None) -> int:
     """Runs a worker until it stops, and returns the exit code."""
     # Before the worker installs its own signal handlers, no task runs that would have to finish.
     signal.signal(signal.SIGTERM, _end_at_once)
-    docket = options.load()
+    docket = options.docket.load()
     docket.enable_internal_instrumentation |= options.worker["enable_internal_instrumentation"]
     check_can_be_shared(docket.url, options.all_processes)
     check_tasks(docket, options.tasks, options.worker["fallback_task"])
@@ -59,7 +59,7 @@ def check_can_be_shared(url: str, processes: int) -> None:
 
 
 def warn_of_tasks(options: WorkerOptions, logger: logging.Logger = logger) -> None:
-    if options.app is None and options.tasks == (STANDARD_TASKS,) and options.worker["fallback_task"] is None:
+    if options.docket.app is None and options.tasks == (STANDARD_TASKS,) and options.worker["fallback_task"] is None:
         logger.warning(
             "without --tasks this worker knows only docket's built-in tasks; name yours, as in --tasks shop.tasks:tasks"
         )

@@ -30,7 +30,7 @@ def worker(
     reload: Annotated[
         bool, Option("Restart when a .py file below the current folder changes.", panel=DEVELOPING)
     ] = False,
-    health_pipe: Annotated[int | None, Option("The pipe to the supervisor.", is_hidden=True)] = None,
+    health_pipe: Annotated[int | None, Option("The pipe to the supervisor.", least=0, is_hidden=True)] = None,
 ) -> int:
     """Run a worker.
 
@@ -60,6 +60,7 @@ def _check(options: WorkerOptions, processes: int, reload: bool) -> None:
         raise WrongUsage(
             "--processes, --reload, --max-tasks and --max-memory do not work on Windows: start several workers instead"
         )
-    if options.app is None and options.url is not None:
+    url = options.docket.settings.get("url")
+    if options.docket.app is None and url is not None:
         # While a process is replaced, there are two.
-        check_can_be_shared(options.url, max(processes, 2) if options.recycles else processes)
+        check_can_be_shared(url, max(processes, 2) if options.recycles else processes)

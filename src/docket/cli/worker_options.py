@@ -9,11 +9,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
-from docket.cli import docket_options
 from docket.cli.docket_options import DocketOptions, with_docket_options
 from docket.cli.logs import Format, Level
 from docket.cli.support.flags import Flag
@@ -27,9 +26,12 @@ STANDARD_TASKS = "docket.tasks:standard_tasks"
 
 
 @dataclass(frozen=True)
-class WorkerOptions(DocketOptions):
+class WorkerOptions:
     """The options of one worker process."""
 
+    docket: DocketOptions = field(default_factory=DocketOptions)
+    # The arguments of `Worker`.
+    worker: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tasks: Annotated[
         tuple[str, ...],
         Option(
@@ -96,8 +98,6 @@ class WorkerOptions(DocketOptions):
     uvloop: Annotated[bool | None, Option("Use uvloop.", panel=TUNING, default="on if installed")] = None
     # The number of worker processes, this one included.
     all_processes: Annotated[int, Option("The number of worker processes.", least=1, is_hidden=True)] = 1
-    # The arguments of `Worker`.
-    worker: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def name(self) -> str | None:
@@ -118,16 +118,15 @@ class WorkerOptions(DocketOptions):
         """The options as environment variables for a new worker process.
         Its command line would show the password to other users."""
         given = {**vars(self), **self.worker}
-        of_the_docket = {
-            docket_options.ENVIRONMENT[option.name]: str(value)
-            for option in fields(DocketOptions)
-            if (value := given[option.name]) is not None
-        }
-        return of_the_docket | {
+        return self.docket.environment() | {
             flag.variables[0]: flag.as_text(value)
-            for flag in (*_flags(WorkerOptions), *_flags(Worker))
-            if (value := given.get(flag.parameter_name)) is not None
+            for flag in worker_flags()
+            if (value := given.get(flag.declared.name)) is not None
         }
+
+
+def worker_flags() -> list[Flag]:
+    return [*_flags(WorkerOptions), *_flags(Worker)]
 
 
 def with_worker_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -142,7 +141,7 @@ def with_worker_options(command: Callable[..., R]) -> Callable[..., R]:
             for flags in (of_the_worker, of_the_process)
         )
         process["tasks"] = tuple(process["tasks"])
-        return command(options=WorkerOptions(**vars(docket), **process, worker=worker), **arguments)
+        return command(options=WorkerOptions(docket, worker, **process), **arguments)
 
     docket = inspect.Parameter("docket", inspect.Parameter.KEYWORD_ONLY, annotation=DocketOptions)
     options = [flag.parameter() for flag in (*of_the_process, *of_the_worker, *_flags(command))]

@@ -13,12 +13,15 @@ from dataclasses import dataclass, is_dataclass
 from datetime import timedelta
 from typing import Any, cast, get_args, get_type_hints
 
+from .durations import write_duration
 from .times import check_durations
 
 # The command line names the object: `module:name`.
 NAMED_OBJECT = "MODULE:NAME"
 # The groups of options in the help of `docket worker`.
 TUNING, OPERATING, DEVELOPING = "Fine tuning", "Operating", "Developing"
+# Which processes must have the same value of a setting.
+EVERYWHERE, WORKERS = "producers and workers", "workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,12 @@ class Option:
     """A parameter that is also an option of the command line. The help is a sentence."""
 
     help: str
-    # A number is at least this.
-    least: int | None = None
+    # A number or a duration is at least this.
+    least: int | timedelta | None = None
     # A duration is longer than 0.
     is_positive: bool = False
+    # Ends the error about a value out of bounds.
+    remedy: str | None = None
     # On the command line: the flags and the variables, if they do not follow from the name, and how
     # a value is written, if that does not follow from the type.
     flags: tuple[str, ...] = ()
@@ -42,6 +47,10 @@ class Option:
     default: str | None = None
     # The page of docs/ with more about it.
     page: str | None = None
+    # Of a setting of a docket: the attribute that has it, if its name is another one; and which
+    # processes must have the same value: EVERYWHERE or WORKERS.
+    attribute: str | None = None
+    must_agree: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +68,20 @@ class DeclaredOption:
         bounds."""
         if self.type is timedelta:
             check_durations(owner, **{self.name: value})
-            if self.option.is_positive and value <= timedelta(0):
-                raise ValueError(f"{self.name}={value}: it must be positive")
-        elif self.option.least is not None and value is not None and value < self.option.least:
-            raise ValueError(f"{self.name}={value}: it must be at least {self.option.least}")
+        problem = self._problem(value)
+        if problem is not None:
+            remedy = f"; {self.option.remedy}" if self.option.remedy else ""
+            raise ValueError(f"{self.name}={value}: it {problem}{remedy}")
+
+    def _problem(self, value: Any) -> str | None:
+        least = self.option.least
+        if self.option.is_positive and value <= timedelta(0):
+            return "must be positive"
+        if least is None or value is None or value >= least:
+            return None
+        if isinstance(least, timedelta):
+            return f"must be at least {write_duration(least)}" if least else "cannot be negative"
+        return f"must be at least {least}"
 
 
 @functools.cache
@@ -85,8 +104,10 @@ def _without_none(type: Any) -> Any:
     return others[0] if len(others) == 1 and len(get_args(type)) == 2 else type
 
 
-def check_options(owner: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Checks the arguments of a call. Raises TypeError or ValueError."""
-    name = owner.__qualname__.removesuffix(".__init__")
-    for option in declared_options(owner).values():
-        option.check(name, arguments[option.name])
+def check_options(owner: Callable[..., Any], arguments: Mapping[str, Any]) -> Mapping[str, DeclaredOption]:
+    """Checks the arguments of a call, and returns the options as they are declared. Raises
+    TypeError or ValueError."""
+    declared = declared_options(owner)
+    for option in declared.values():
+        option.check(owner.__qualname__, arguments[option.name])
+    return declared

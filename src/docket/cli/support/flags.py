@@ -124,10 +124,10 @@ class Flag:
         default, text = self.declared.default, self.declared.option.default
         if text is not None or default is None or default == ():
             return text
-        return write_duration(default) if isinstance(default, timedelta) else str(default)
+        return self.as_text(default)
 
     def as_text(self, value: Any) -> str:
-        """A value as the environment variable has it."""
+        """A value as an environment variable has it."""
         if self._is_list():
             return " ".join(value)
         if isinstance(value, timedelta):
@@ -153,7 +153,8 @@ class Flag:
             return {"parser": positive_duration if option.is_positive else duration, "metavar": "DURATION"}
         if kind is int:
             metavar = option.metavar or "NUMBER"
-            reader = {"PORT": port, "SIZE": size}.get(metavar) or whole_number(option.least or 0)
+            least = option.least if isinstance(option.least, int) else 1
+            reader = {"PORT": port, "SIZE": size}.get(metavar) or whole_number(least)
             return {"parser": reader, "metavar": metavar}
         return {"case_sensitive": False} if option.metavar is None and kind is not bool else {"metavar": option.metavar}
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from docket.declaration import shared_settings
 from docket.errors import TRANSIENT
 from docket.ledger.settings import WORKER, Declaration, declare_settings
+from docket.model.options import EVERYWHERE
 from docket.worker.service import Service
 
 from .duties import Duties
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 EVERY_SECONDS = 30.0
-# Only workers use these settings, so a client may have other values.
-_OF_WORKERS = frozenset({"keep_failures", "max_losses"})
 
 
 class SettingsCheck(Service):
@@ -60,7 +60,9 @@ class SettingsCheck(Service):
     def _differences(self, other: Declaration) -> Iterator[tuple[str, Any, Any]]:
         for name, own in self._own.settings.items():
             # A process of an older release does not declare settings that it does not know.
-            if other.settings.get(name, own) != own and (other.role == WORKER or name not in _OF_WORKERS):
+            # Only workers use some settings, so a producer may have other values.
+            is_compared = other.role == WORKER or self._docket.declared[name].option.must_agree == EVERYWHERE
+            if is_compared and other.settings.get(name, own) != own:
                 yield name, own, other.settings[name]
 
     def _report(self, other: Declaration, name: str, own: Any, theirs: Any) -> None:
@@ -69,16 +71,15 @@ class SettingsCheck(Service):
             "Take both from one Docket (docket worker --app module:docket), or set it with --%s",
             self._docket.name,
             name,
-            _in_words(name, own),
-            _in_words(name, theirs),
+            self._in_words(name, own),
+            self._in_words(name, theirs),
             other.role,
             other.process,
             name.replace("_", "-"),
             extra=self._labels,
         )
 
-
-def _in_words(name: str, value: Any) -> str:
-    if name == "execution_ttl" and isinstance(value, (int, float)):
-        return f"{value / 1000:g}s"
-    return "the server" if name == "result_storage" and value is None else str(value)
+    def _in_words(self, name: str, value: Any) -> str:
+        if self._docket.declared[name].type is timedelta and isinstance(value, (int, float)):
+            return f"{value / 1000:g}s"
+        return "the server" if name == "result_storage" and value is None else str(value)
