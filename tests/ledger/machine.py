@@ -17,7 +17,7 @@ from docket.ledger import (
     SettleResult,
     SuspectNotes,
     WaitingFunctions,
-    failure,
+    as_retry,
     hold,
     requeue,
     reschedule,
@@ -425,7 +425,7 @@ class LedgerMachine(RuleBasedStateMachine):
         task = self.model.tasks.get(ending.key)
         attempt = task.attempt + 1 if task else 2
         name, payload = "f" if ending.call else None, self._stored_apart(ending.call)
-        return reschedule(
+        settlement = reschedule(
             run.key,
             run.epoch,
             attempt=attempt,
@@ -433,8 +433,8 @@ class LedgerMachine(RuleBasedStateMachine):
             function_name=name,
             call=ending.call,
             payload=payload,
-            failure=failure(attempt - 1, "w", "ValueError: smoke") if ending.is_retry else None,
         )
+        return as_retry(settlement, attempt - 1, "w", "ValueError: smoke") if ending.is_retry else settlement
 
     def acquire(self) -> None:
         self._acquire(self._any_run(), self._draw(wanted_limits))

@@ -36,7 +36,7 @@ async def test_a_short_settlement_writes_what_a_whole_one_writes(ledger_client: 
     worker = await ledger_client.hire()
     plain, whole = await ledger_client.start(worker, "plain"), await ledger_client.start(worker, "whole")
     same = ended(whole, ExecutionState.COMPLETED, has_progress=False)
-    same.item = same.item._replace(tail=TAIL)
+    same.row = same.row._replace(tail=TAIL)
     assert await ledger_client.settle(short(plain, worker), same) == [DONE, DONE]
 
     looks = [(await ledger_client.ledger.get(key)).finished for key in ("plain", "whole")]

@@ -172,7 +172,7 @@ async def test_errors_and_worker_names_cannot_break_an_event(
     event = ending_event(ExecutionState.FAILED, as_json(text), 0, text)
     tail = Ending(text, text).pack()
     settlement = ended(run, ExecutionState.FAILED)
-    settlement.item = settlement.item._replace(tail=tail, event=event)
+    settlement.row = settlement.row._replace(tail=tail, event=event)
     await ledger_client.settle(settlement)
 
     _, running, failed = [json.loads(data) for _, data in listener.heard()]

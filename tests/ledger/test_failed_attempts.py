@@ -9,12 +9,13 @@ from docket.ledger import (
     FailedAttempt,
     Settlement,
     SettleResult,
-    failure,
+    as_retry,
     read_failed_attempts,
     requeue,
     reschedule,
 )
-from docket.ledger.endings import Ending, run_ending
+from docket.ledger.endings import Ending, as_going_on
+from docket.ledger.settlements import RescheduleItem
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
@@ -26,9 +27,8 @@ DAY_MS = 24 * HOUR_MS
 
 def retry(run: Delivery, attempt: int, error: str = "ValueError: smoke", delay_ms: float = 0) -> Settlement:
     """Attempt number `attempt` has failed."""
-    return reschedule(
-        run.key, run.epoch, attempt=attempt + 1, delay_ms=delay_ms, failure=failure(attempt, "a worker", error)
-    )
+    settlement = reschedule(run.key, run.epoch, attempt=attempt + 1, delay_ms=delay_ms)
+    return as_retry(settlement, attempt, "a worker", error)
 
 
 async def failed_attempts(ledger_client: LedgerClient, key: str = "k") -> tuple[FailedAttempt, ...]:
@@ -105,8 +105,8 @@ async def test_the_next_run_of_a_chain_has_no_failed_attempts(ledger_client: Led
     run = await ledger_client.start(worker, "k")
     await ledger_client.settle(retry(run, 1))
     (run,) = await ledger_client.take(worker)
-    ending = run_ending(Ending("w"), ExecutionState.COMPLETED, '"w"', 0)
-    await ledger_client.settle(reschedule("k", run.epoch, attempt=1, ending=ending))
+    next_run = reschedule("k", run.epoch, attempt=1)
+    await ledger_client.settle(as_going_on(next_run, Ending("w"), ExecutionState.COMPLETED, '"w"', 0))
 
     assert await failed_attempts(ledger_client) == ()
     assert ledger_client.checked_state().failed_attempts == {}
@@ -194,4 +194,7 @@ async def test_a_key_of_another_type_stops_neither_readers_nor_settlements(ledge
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "ä€😀" * 1000, "\ud800" * 600, ""])
 def test_the_text_of_an_error_is_short(text: str) -> None:
-    assert len(failure(1, "w", text).row) < 520
+    row = as_retry(reschedule("k", 1, attempt=2), 1, "w", text).row
+    assert isinstance(row, RescheduleItem)
+    assert isinstance(row.failure, bytes)
+    assert len(row.failure) < 520

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from docket.codec.packing import pack_for_script
-from docket.ledger import Delivery, Ledger, Settlement, SettleResult, failure, finish, reschedule, unknown_function
+from docket.ledger import Delivery, Ledger, Settlement, SettleResult, as_retry, finish, reschedule, unknown_function
 from docket.ledger import history as stored
-from docket.ledger.endings import Ending, ending_event, run_ending
+from docket.ledger.endings import Ending, as_going_on, ending_event
 from docket.ledger.history import FinishedRun, newest_runs, trim_history
 from docket.ledger.statistics import OTHERS, Row, read_rows
 from docket.ledger.unknown_functions import fail_unknown
@@ -65,11 +65,11 @@ async def test_a_failure_has_an_entry_with_all_that_is_known(ledger_client: Ledg
 async def test_a_retried_run_and_a_chain_that_goes_on_have_entries(ledger_client: LedgerClient) -> None:
     ledger, worker = ledger_client.ledger, await ledger_client.hire()
     first = await ledger_client.start(worker, "a")
-    retried = reschedule("a", first.epoch, attempt=2, delay_ms=1000, failure=failure(1, "w", "KeyError: 'x'"))
+    retried = as_retry(reschedule("a", first.epoch, attempt=2, delay_ms=1000), 1, "w", "KeyError: 'x'")
     await ledger_client.settle(counted(retried, EndingKind.RETRIED))
     second = await ledger_client.start(worker, "b")
-    ending = run_ending(Ending("w", "OSError: gone"), ExecutionState.FAILED, '"w"', 0)
-    goes_on = reschedule("b", second.epoch, attempt=1, delay_ms=1000, ending=ending)
+    next_run = reschedule("b", second.epoch, attempt=1, delay_ms=1000)
+    goes_on = as_going_on(next_run, Ending("w", "OSError: gone"), ExecutionState.FAILED, '"w"', 0)
     await ledger_client.settle(counted(goes_on, FAILED))
     assert [(run.key, run.ending, run.error) for run in await history(ledger)] == [
         ("b", FAILED, "OSError: gone"),

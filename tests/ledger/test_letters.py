@@ -8,7 +8,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from docket.ledger import Delivery, RunEnding, SettleResult
+from docket.ledger import Delivery, SettleResult
 from docket.ledger.endings import CANCELLED_TAIL, Ending
 from docket.ledger.letter_notes import DeathCause, LetterNote, fingerprint_line, fingerprint_lines
 from docket.ledger.letters import (
@@ -27,7 +27,7 @@ from docket.ledger.letters import (
     trim_letters,
 )
 from docket.ledger.payloads import call_payload
-from docket.ledger.settlements import Settlement, as_chain_end, finish, reschedule
+from docket.ledger.settlements import Settlement, as_chain_end, finish, reschedule, with_ending
 from docket.ledger.values import Seed
 from docket.model.keeping import Keep
 from docket.model.states import ExecutionState
@@ -352,8 +352,8 @@ async def test_a_retried_chain_that_completes_a_run_has_not_died(ledger_client: 
     await ledger_client.settle(reschedule(run.key, run.epoch, attempt=2))
     assert ledger_client.checked_state().deaths, "a retry is not the end of the run"
     (run,) = await ledger_client.take(worker)
-    ending = RunEnding(ExecutionState.COMPLETED, CANCELLED_TAIL, "{}")
-    await ledger_client.settle(reschedule(run.key, run.epoch, attempt=1, ending=ending))
+    next_run = reschedule(run.key, run.epoch, attempt=1)
+    await ledger_client.settle(with_ending(next_run, ExecutionState.COMPLETED, CANCELLED_TAIL, "{}"))
     assert not ledger_client.checked_state().deaths
 
 

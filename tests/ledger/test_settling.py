@@ -27,7 +27,7 @@ async def test_a_finished_task_keeps_its_times_its_worker_its_result_and_its_pro
     assert before.run is not None
     (progress,) = await ledger_client.ledger.progress([ProgressChange("k", run.epoch, message='"all of it"')])
     settlement = completed(run)
-    settlement.item = settlement.item._replace(tail=Ending("name", "words", 1, b"value").pack())
+    settlement.row = settlement.row._replace(tail=Ending("name", "words", 1, b"value").pack())
     assert await ledger_client.settle(settlement) == [DONE]
 
     look = await ledger_client.ledger.get("k")

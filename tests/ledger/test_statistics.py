@@ -26,7 +26,7 @@ NOON = 1_800_000 * 1_000_000 // HOUR * HOUR
 def counted(
     settlement: Settlement, kind: EndingKind = EndingKind.SUCCEEDED, seconds: float = 0.02, waited_ms: float = 3.0
 ) -> Settlement:
-    settlement.cell, settlement.seconds = cell_of(KIND_NUMBERS[kind], seconds, waited_ms), seconds
+    settlement.cell, settlement.measures = cell_of(KIND_NUMBERS[kind], seconds, waited_ms), (seconds,)
     return settlement
 
 

@@ -13,8 +13,9 @@ from docket.codec.proofs import proof, proven_body
 from docket.codec.remote_tracebacks import append_traceback
 from docket.execution.events import announces_end, read_ending_message, read_event
 from docket.execution.progress import progress_event, read_progress
-from docket.ledger import failure, read_failed_attempts
+from docket.ledger import read_failed_attempts
 from docket.ledger.endings import own_error, read_ending
+from docket.ledger.failed_attempts import failed_attempt
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage import records
@@ -32,7 +33,7 @@ TASK = task_record("work", CALL)
 RUN = records.RUN.struct.pack(7.0, 1.0, 1.0, 1, 0) + b"\x08\x00worker~1" + b"\x00\x00"
 FINISHED = finished_record(TASK, CALL)
 EVENT = b'{"type":"state","state":"running","worker":"w","started_at":1700000000000,"error":null}'
-FAILED = 2 * (records.FAILED_ATTEMPT.struct.pack(1.0, 2.0, len(ROW := failure(1, "w", "E: x").row)) + ROW)
+FAILED = 2 * (records.FAILED_ATTEMPT.struct.pack(1.0, 2.0, len(ROW := failed_attempt(1, "w", "E: x"))) + ROW)
 DELIVERY = pack_for_script((b"k", TASK, 7, 1.0, 2.0))
 PROGRESS = b'{"type":"progress","current":1,"total":100,"message":"half","updated_at":1700000000000}'
 

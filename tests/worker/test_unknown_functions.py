@@ -36,7 +36,7 @@ def left_to_others(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts, settle = Counter[str](), Ledger.settle
 
     async def counted(ledger: Ledger, settlements: Sequence[Settlement], *args: Any, **options: Any) -> Any:
-        counts.update(s.key for s in settlements if isinstance(s.item, UnknownItem))
+        counts.update(s.key for s in settlements if isinstance(s.row, UnknownItem))
         return await settle(ledger, settlements, *args, **options)
 
     monkeypatch.setattr(Ledger, "settle", counted)

@@ -15,8 +15,6 @@ from uncalled_for import get_signature
 from docket.errors import Undecodable, UnknownVersion, Unserializable
 from docket.ledger import (
     FailedAttempt,
-    Failure,
-    RunEnding,
     Settlement,
     Taken,
     TaskStatus,
@@ -81,13 +79,10 @@ class NextRun:
         *,
         payload: Payload | None = None,
         is_delayed: bool = False,
-        ending: RunEnding | None = None,
-        failure: Failure | None = None,
     ) -> Settlement:
         """The settlement that ends the current run and schedules this one. `payload`: the call,
         stored apart. `is_delayed`: the current run has not begun, so the next run belongs to the
-        same submission. `ending`: the ending of the current run, unless this is a retry.
-        `failure`: the failure of the current run, if this is a retry."""
+        same submission."""
         return reschedule(
             key,
             epoch,
@@ -98,8 +93,6 @@ class NextRun:
             call=self.call,
             payload=payload,
             is_delayed=is_delayed,
-            ending=ending,
-            failure=failure,
         )
 
 

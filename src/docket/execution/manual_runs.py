@@ -10,8 +10,8 @@ from docket._aio import cancel_and_wait
 from docket._version import __version__
 from docket.codec.error_texts import class_name
 from docket.errors import TRANSIENT, LeaseLost, TaskFailed
-from docket.ledger import Ending, Ledger, RunEnding, Settlement, SettleResult, finish
-from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, cut, ending_event, run_ending
+from docket.ledger import Ending, Ledger, Settlement, SettleResult, as_going_on, finish
+from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, cut, ending_event
 from docket.ledger.letter_notes import DeathCause, LetterNote, RunNote
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.statistics import cell_of
@@ -105,7 +105,7 @@ async def end_manual_run(
     worker, now_ms = as_json(execution.worker or ""), now.timestamp() * 1000
     next_run = execution.next_run
     if next_run is not None:
-        settlement = await _schedule_next(execution, next_run, run_ending(ending, state, worker, now_ms))
+        settlement = as_going_on(await _schedule_next(execution, next_run), ending, state, worker, now_ms)
     else:
         event = ending_event(state, worker, now_ms, ending.error)
         letter = _letter(docket.ledger.keep, ending) if state is ExecutionState.FAILED else None
@@ -127,11 +127,11 @@ async def end_manual_run(
 
 
 def _count(execution: Execution[Any], state: ExecutionState, now: datetime, settlement: Settlement) -> None:
-    """What statistics count if the settlement is accepted."""
+    """Adds the count for the statistics, which holds if the settlement is accepted."""
     started = execution.started_at or now
-    settlement.seconds = max((now - started).total_seconds(), 0.0)
+    seconds = max((now - started).total_seconds(), 0.0)
     waited_ms = (started - execution.when).total_seconds() * 1000
-    settlement.cell = cell_of(_KINDS[state], settlement.seconds, waited_ms)
+    settlement.cell, settlement.measures = cell_of(_KINDS[state], seconds, waited_ms), (seconds,)
 
 
 def _ending(
@@ -164,12 +164,12 @@ def _letter(keep: Keep, ending: Ending) -> LetterNote | None:
     )
 
 
-async def _schedule_next(execution: Execution[Any], next_run: NextRun, ending: RunEnding) -> Settlement:
+async def _schedule_next(execution: Execution[Any], next_run: NextRun) -> Settlement:
     call, payload = next_run.call, None
     if call is not None and len(call) > LARGEST_CALL:
         payload = call_payload(call)
         await execution.docket.ledger.payloads.store(payload)
-    return next_run.settlement(execution.key, execution.epoch, payload=payload, ending=ending)
+    return next_run.settlement(execution.key, execution.epoch, payload=payload)
 
 
 async def _has_ended(execution: Execution[Any], epoch: int) -> bool:

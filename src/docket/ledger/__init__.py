@@ -2,13 +2,11 @@
 in the life of a task. Only this package calls scripts."""
 
 from .batcher import Batcher
-from .endings import Ending, read_ending
-from .failed_attempts import FailedAttempt, failure, read_failed_attempts
+from .endings import Ending, as_going_on, read_ending
+from .failed_attempts import FailedAttempt, as_retry, read_failed_attempts
 from .ledger import Ledger
 from .rows import EnqueueResult, TaskStatus
 from .settlements import (
-    Failure,
-    RunEnding,
     Settlement,
     SettleResult,
     as_blocked,
@@ -48,7 +46,6 @@ __all__ = [
     "EnqueueResult",
     "Entry",
     "FailedAttempt",
-    "Failure",
     "Ledger",
     "NewTask",
     "ProgressChange",
@@ -56,7 +53,6 @@ __all__ = [
     "RegistrationReply",
     "Renewal",
     "ReservedSlot",
-    "RunEnding",
     "Seed",
     "SettleResult",
     "Settlement",
@@ -70,8 +66,9 @@ __all__ = [
     "WaitingFunctions",
     "as_blocked",
     "as_chain_end",
+    "as_going_on",
+    "as_retry",
     "complete",
-    "failure",
     "finish",
     "hold",
     "read_ending",

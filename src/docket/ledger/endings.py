@@ -11,7 +11,7 @@ from docket.model.losses import MOST_LOSSES
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 
-from .settlements import RunEnding
+from .settlements import Settlement, with_ending
 
 # The content of an ending: nothing, a value, the name of a value in another store, an exception,
 # the reference to a payload that is stored apart, or the name of one of docket's own errors. The
@@ -77,10 +77,12 @@ def ending_event(state: ExecutionState, worker_json: str, completed_ms: float, e
     )
 
 
-def run_ending(ending: Ending, state: ExecutionState, worker_json: str, completed_ms: float) -> RunEnding:
-    """The ending of a run after which the task runs again."""
+def as_going_on(
+    settlement: Settlement, ending: Ending, state: ExecutionState, worker_json: str, completed_ms: float
+) -> Settlement:
+    """Adds the ending of a run after which the task runs again."""
     event = ending_event(state, worker_json, completed_ms, ending.error)
-    return RunEnding(state, ending.pack(), event[:-1] + ',"goes_on":true}')
+    return with_ending(settlement, state, ending.pack(), event[:-1] + ',"goes_on":true}')
 
 
 # The scripts write the same values (lua/parts/endings.lua).

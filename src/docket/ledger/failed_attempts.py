@@ -12,7 +12,7 @@ from docket.model.times import from_ms
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import FAILED_ATTEMPT
 
-from .settlements import Failure
+from .settlements import Settlement, with_failure
 
 _ROW = FAILED_ATTEMPT.struct
 _LONGEST_ERROR = 500
@@ -30,10 +30,15 @@ class FailedAttempt:
     error: str
 
 
-def failure(attempt: int, worker: str, error: str) -> Failure:
-    """The failure of a run that is retried."""
+def as_retry(settlement: Settlement, attempt: int, worker: str, error: str) -> Settlement:
+    """Adds the failed attempt to the settlement that schedules the next one."""
     shown = _shortened(error)
-    return Failure(pack((attempt, text_bytes(worker), shown)), json.dumps(shown))
+    return with_failure(settlement, failed_attempt(attempt, worker, shown), json.dumps(shown))
+
+
+def failed_attempt(attempt: int, worker: str, shown: str) -> bytes:
+    """The part of the row that the worker writes; the script adds the times."""
+    return pack((attempt, text_bytes(worker), shown))
 
 
 def _shortened(error: str) -> str:

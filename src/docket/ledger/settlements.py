@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from docket.model.ending_kinds import NO_MEASURES
 from docket.model.states import STATE_NUMBERS, ExecutionState
-from docket.storage.keys import text_bytes
+from docket.storage.keys import bytes_text, text_bytes
 
 from .letter_notes import LetterNote
 from .payloads import Payload
@@ -115,7 +116,7 @@ class BlockedItem(NamedTuple):
     settlement: FinishItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem
 
 
-Item = FinishItem | CompletedItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem | BlockedItem
+Row = FinishItem | CompletedItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem | BlockedItem
 
 
 class SettleResult(enum.IntEnum):
@@ -132,12 +133,13 @@ SETTLE_RESULTS = tuple(SettleResult)
 
 @dataclass(slots=True)
 class Settlement:
-    """The end of one run. The epoch of the run fences it, and so does the id of the worker that
-    claimed the run, if the id is known."""
+    """The end of one run: the row that the settle script takes, and what goes beside it.
 
-    key: str
-    epoch: int
-    item: Item
+    The epoch of the run fences it, and so does the id of the worker that claimed the run, if the id
+    is known.
+    """
+
+    row: Row
     # The approximate size in a script's arguments, in bytes.
     weight: int = 60
     # The payload that was stored for it, to store it again if it is gone.
@@ -145,38 +147,29 @@ class Settlement:
     # Needed because two runs of a key may have the same
     # epoch after a failover to a replica with a slow clock.
     worker: str | None = None
-    # What statistics count if the settlement is accepted (ledger/statistics.py), and the run time.
+    # How statistics count it if it is accepted (ledger/statistics.py). 0: not at all.
     cell: int = 0
-    seconds: float = 0.0
+    # What they add up, in the order of `MEASURES`.
+    measures: tuple[float, ...] = NO_MEASURES
+
+    @property
+    def key(self) -> str:
+        return bytes_text(self.row.key)
+
+    @property
+    def epoch(self) -> int:
+        return self.row.epoch
 
     @property
     def goes_on(self) -> bool:
         """Whether another run of the task follows that is not a redelivery."""
-        item = self.item.settlement if isinstance(self.item, BlockedItem) else self.item
-        return isinstance(item, RescheduleItem)
+        row = self.row.settlement if isinstance(self.row, BlockedItem) else self.row
+        return isinstance(row, RescheduleItem)
 
-    def item_of_another(self) -> list[Any]:
-        """The item for a batch whose other settlements have another worker id."""
-        key, epoch, *rest = self.item.whole() if isinstance(self.item, CompletedItem) else self.item
+    def row_of_another(self) -> list[Any]:
+        """The row for a batch whose other settlements have another worker id."""
+        key, epoch, *rest = self.row.whole() if isinstance(self.row, CompletedItem) else self.row
         return [key, (epoch, self.worker.encode() if self.worker is not None else False), *rest]
-
-
-@dataclass(slots=True)
-class RunEnding:
-    """The ending of a run after which the task runs again. It is published but not stored."""
-
-    state: ExecutionState
-    tail: bytes
-    event: str
-
-
-@dataclass(slots=True)
-class Failure:
-    """The failure of a run that is retried: its row among the failed attempts, and its error for
-    the event."""
-
-    row: bytes
-    error_json: str
 
 
 def finish(
@@ -193,7 +186,7 @@ def finish(
 ) -> Settlement:
     """Finishes the task. The payload, if given, is its result. With a letter the task is kept as a
     dead letter."""
-    item = FinishItem(
+    row = FinishItem(
         text_bytes(key),
         epoch,
         FINISH,
@@ -207,25 +200,25 @@ def finish(
     )
     weight = len(key) + len(tail) + len(event) + 60
     if letter is None:
-        return Settlement(key, epoch, item, weight, payload)
-    kept = LetterItem(*item._replace(purpose=DEAD_LETTER), letter.row())
-    return Settlement(key, epoch, kept, weight + letter.weight, payload)
+        return Settlement(row, weight, payload)
+    kept = LetterItem(*row._replace(purpose=DEAD_LETTER), letter.row())
+    return Settlement(kept, weight + letter.weight, payload)
 
 
 def complete(key: str, epoch: int, tail: bytes) -> Settlement:
     """Finishes a task that a worker ran and that made no progress. The ending has the docket's time
     to live."""
-    return Settlement(key, epoch, CompletedItem(text_bytes(key), epoch, tail), len(key) + len(tail) + 60)
+    return Settlement(CompletedItem(text_bytes(key), epoch, tail), len(key) + len(tail) + 60)
 
 
-def as_chain_end(ending: Settlement) -> Settlement:
-    """The same ending for an automatic task that workers must
-    not schedule again until a newer deploy starts."""
-    if isinstance(ending.item, CompletedItem):
-        ending.item = ending.item.whole()
-    if isinstance(ending.item, FinishItem | LetterItem):
-        ending.item = ending.item._replace(purpose=ending.item.purpose | ENDS_CHAIN)
-    return ending
+def as_chain_end(settlement: Settlement) -> Settlement:
+    """Ends an automatic task, which workers must not schedule again until a newer deploy starts."""
+    row = settlement.row
+    if isinstance(row, CompletedItem):
+        row = row.whole()
+    if isinstance(row, FinishItem | LetterItem):
+        settlement.row = row._replace(purpose=row.purpose | ENDS_CHAIN)
+    return settlement
 
 
 def reschedule(
@@ -239,21 +232,19 @@ def reschedule(
     call: bytes | None = None,
     payload: Payload | None = None,
     is_delayed: bool = False,
-    ending: RunEnding | None = None,
-    failure: Failure | None = None,
 ) -> Settlement:
     """Schedules the task again, after a delay by the server's clock or at a time. `call` or
     `payload` replaces the call of the task.
 
-    `is_delayed`: the run has not begun, so the next run belongs to the same submission. `ending`:
-    the run has ended, and the next run is not a retry. `failure`: the next run is a retry.
+    `is_delayed`: the run has not begun, so the next run belongs to the same submission. If the run
+    has ended, `with_ending` or, for a retry, `with_failure` adds how.
     """
     relative = due_ms is None
     ms = max(delay_ms or 0, 0) if relative else due_ms
     name = text_bytes(function_name) if function_name is not None else False
     if payload is not None:
         call = payload.reference
-    fields = (
+    row = RescheduleItem(
         text_bytes(key),
         epoch,
         RESCHEDULE,
@@ -265,16 +256,24 @@ def reschedule(
         is_delayed,
         payload is not None,
     )
-    weight = len(key) + len(call or b"") + 60
-    if failure is not None:
-        item = RescheduleItem(*fields, failure=failure.row, error=failure.error_json)
-        weight += len(failure.row) + len(failure.error_json)
-    elif ending is None:
-        item = RescheduleItem(*fields)
-    else:
-        item = RescheduleItem(*fields, STATE_NUMBERS[ending.state], ending.tail, ending.event)
-        weight += len(ending.tail) + len(ending.event)
-    return Settlement(key, epoch, item, weight, payload)
+    return Settlement(row, len(key) + len(call or b"") + 60, payload)
+
+
+def with_ending(settlement: Settlement, state: ExecutionState, tail: bytes, event: str) -> Settlement:
+    """Adds the ending of the run to a reschedule that
+    is not a retry: it is published, not stored."""
+    assert isinstance(settlement.row, RescheduleItem)
+    settlement.row = settlement.row._replace(state=STATE_NUMBERS[state], tail=tail, event=event)
+    settlement.weight += len(tail) + len(event)
+    return settlement
+
+
+def with_failure(settlement: Settlement, failed_attempt: bytes, error_json: str) -> Settlement:
+    """Adds the failure of the run to a reschedule that is a retry."""
+    assert isinstance(settlement.row, RescheduleItem)
+    settlement.row = settlement.row._replace(failure=failed_attempt, error=error_json)
+    settlement.weight += len(failed_attempt) + len(error_json)
+    return settlement
 
 
 def requeue(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -> Settlement:
@@ -282,7 +281,7 @@ def requeue(key: str, epoch: int, *, delay_ms: float = 0, begun: bool = False) -
 
     `begun`: the body has run at least in part, so the next run is a redelivery.
     """
-    return Settlement(key, epoch, RequeueItem(text_bytes(key), epoch, REQUEUE, delay_ms, begun))
+    return Settlement(RequeueItem(text_bytes(key), epoch, REQUEUE, delay_ms, begun))
 
 
 def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Settlement:
@@ -291,21 +290,19 @@ def unknown_function(key: str, epoch: int, *, only_if_known: bool = False) -> Se
     If no live worker knows it, the result is WAITS. With `only_if_known` the result is KEPT
     instead, and the task does not move.
     """
-    return Settlement(key, epoch, UnknownItem(text_bytes(key), epoch, UNKNOWN, only_if_known))
+    return Settlement(UnknownItem(text_bytes(key), epoch, UNKNOWN, only_if_known))
 
 
 def hold(key: str, epoch: int, rule: str) -> Settlement:
     """Holds the task, whose body has not begun, for a pause. If the pause no longer holds it, the
     result is KEPT, and the task does not move."""
-    return Settlement(key, epoch, HoldItem(text_bytes(key), epoch, HOLD, text_bytes(rule)))
+    return Settlement(HoldItem(text_bytes(key), epoch, HOLD, text_bytes(rule)))
 
 
 def as_blocked(settlement: Settlement, taken: Sequence[Taken]) -> Settlement:
-    """The same settlement for a run that has not begun. It
-    also gives back what the run took from its limits."""
-    item = settlement.item
-    if not taken or isinstance(item, BlockedItem | CompletedItem):
+    """Settles a run that has not begun, and gives back what it took from its limits."""
+    row = settlement.row
+    if not taken or isinstance(row, BlockedItem | CompletedItem):
         return settlement
     weight = settlement.weight + sum(60 + len(counter) + len(submission) for _, counter, submission in taken)
-    blocked = BlockedItem(item.key, item.epoch, BLOCKED, taken, item)
-    return Settlement(settlement.key, settlement.epoch, blocked, weight, settlement.payload)
+    return Settlement(BlockedItem(row.key, row.epoch, BLOCKED, taken, row), weight, settlement.payload)

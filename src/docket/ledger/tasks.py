@@ -70,20 +70,21 @@ class TaskVerbs(ScriptCalls):
         seen = set[bytes]()
         for i, s in enumerate(settlements):
             if s.worker != worker:
-                items.append(s.item_of_another())
+                items.append(s.row_of_another())
                 others.append(i)
-            elif type(s.item) is not CompletedItem:
-                items.append(s.item)
+            elif type(s.row) is not CompletedItem:
+                items.append(s.row)
                 others.append(i)
-            elif s.item.key in seen:
-                items.append(s.item.whole())
+            elif s.row.key in seen:
+                items.append(s.row.whole())
                 others.append(i)
             else:
-                seen.add(s.item.key)
-                completed += (*s.item, s.cell, s.seconds)
+                seen.add(s.row.key)
+                completed += (*s.row, s.cell, *s.measures)
                 positions.append(i)
-        cells, seconds = [settlements[i].cell for i in others], [settlements[i].seconds for i in others]
-        usual = (self.ttl_ms, offered_by, self.offer_ms, items, claimed_by, secret, cells, seconds)
+        cells = [settlements[i].cell for i in others]
+        measures = [value for i in others for value in settlements[i].measures]
+        usual = (self.ttl_ms, offered_by, self.offer_ms, items, claimed_by, secret, cells, measures)
         arguments = (*usual, self.keep_ms, completed)
         reply = await self.ask("settle", arguments, patience)
         if type(reply) is int:
@@ -98,7 +99,7 @@ class TaskVerbs(ScriptCalls):
         """Requeues runs of that worker, by key and epoch, that have not begun: from a thread, on
         the thread's own blocking client."""
         settlements = [requeue(key, epoch) for key, epoch in runs]
-        items, cells = [s.item for s in settlements], [s.cell for s in settlements]
+        items, cells = [s.row for s in settlements], [s.cell for s in settlements]
         usual = (
             self.ttl_ms,
             False,
@@ -107,7 +108,7 @@ class TaskVerbs(ScriptCalls):
             worker.encode(),
             False,
             cells,
-            [s.seconds for s in settlements],
+            [value for s in settlements for value in s.measures],
         )
         self.ask_blocking(client, "settle", (*usual, self.keep_ms, []))
 

@@ -25,6 +25,11 @@ class EndingKind(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its b
     __hash__ = str.__hash__
 
 
+# What statistics add up over all runs, besides the counts: the name of each number. A settlement
+# carries them in this order.
+MEASURES = ("run_seconds",)
+NO_MEASURES = (0.0,) * len(MEASURES)
+
 # The numbers in stored counts, from 1. lua/parts/statistics.lua has the same numbers.
 KINDS_BY_NUMBER = dict(enumerate(EndingKind, 1))
 KIND_NUMBERS = {kind: number for number, kind in KINDS_BY_NUMBER.items()}

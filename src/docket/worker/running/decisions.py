@@ -27,7 +27,7 @@ from docket.dependencies import (
 )
 from docket.execution import Execution
 from docket.execution.execution import NextRun
-from docket.ledger import Failure, RunEnding, Settlement, as_blocked, as_chain_end, failure, requeue, reschedule
+from docket.ledger import Settlement, as_blocked, as_chain_end, as_going_on, as_retry, requeue, reschedule
 from docket.model.ending_kinds import EndingKind
 from docket.model.times import duration_ms
 from docket.worker.claiming.left_tasks import LeftTasks
@@ -159,9 +159,11 @@ class Decisions:
     async def _settlement(self, run: Run, ended: TaskOutcome, answer: Answer) -> Settlement:
         has_progress, next_run = run.execution.has_used_progress(), answer.next_run
         if next_run is not None and answer.is_retry:
-            return await self._next(run, next_run, failure=self._failure(run, ended))
+            return self._with_failure(await self._next(run, next_run), run, ended)
         if next_run is not None:
-            return await self._next(run, next_run, ending=await self._final.published(run, ended))
+            ending, state = await self._final.published(run, ended)
+            settlement = await self._next(run, next_run)
+            return as_going_on(settlement, ending, state, self._worker.name_json, self._worker.now_ms())
         if answer.is_retry:
             return self._final.cancelled(run, SPENT, has_progress)
         if ended.exception is None and ended.result is None:
@@ -178,26 +180,16 @@ class Decisions:
             is_over = answer.is_retry or (answer.next_run is None and not answer.says_again)
             self._report.log_end(execution, ended, not is_over)
 
-    def _failure(self, run: Run, ended: TaskOutcome) -> Failure | None:
-        """The failed attempt, for callers that ask while the task waits for its retry."""
+    def _with_failure(self, settlement: Settlement, run: Run, ended: TaskOutcome) -> Settlement:
+        """Adds the failed attempt, for callers that ask while the task waits for its retry."""
         error, record = ended.exception, run.execution.record
         if error is None or record is None:
-            return None
-        return failure(record.attempt, self._worker.name, self._worker.docket.payloads.error_text(error))
+            return settlement
+        return as_retry(settlement, record.attempt, self._worker.name, self._worker.docket.payloads.error_text(error))
 
-    async def _next(
-        self,
-        run: Run,
-        next_run: NextRun,
-        *,
-        is_delayed: bool = False,
-        ending: RunEnding | None = None,
-        failure: Failure | None = None,
-    ) -> Settlement:
+    async def _next(self, run: Run, next_run: NextRun, *, is_delayed: bool = False) -> Settlement:
         payload = await self._final.results.store_call(run, next_run.call)
-        return next_run.settlement(
-            run.key, run.epoch, payload=payload, is_delayed=is_delayed, ending=ending, failure=failure
-        )
+        return next_run.settlement(run.key, run.epoch, payload=payload, is_delayed=is_delayed)
 
     # Runs that were not admitted
 

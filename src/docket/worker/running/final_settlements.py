@@ -13,8 +13,8 @@ from docket.codec.tracebacks import failure_place
 from docket.dependencies import TaskOutcome, kept_age_ms, logged_fingerprints
 from docket.errors import PayloadRefused, TooLong, Undecodable
 from docket.instrumentation import inject_context
-from docket.ledger import Ending, RunEnding, Settlement, complete, finish
-from docket.ledger.endings import ERROR, VALUE, cut, ending_event, run_ending
+from docket.ledger import Ending, Settlement, complete, finish
+from docket.ledger.endings import ERROR, VALUE, cut, ending_event
 from docket.ledger.letter_notes import DeathCause, LetterNote, RunNote, fingerprint_lines
 from docket.ledger.payloads import LARGEST_RESULT, Payload
 from docket.model.states import ExecutionState
@@ -52,7 +52,7 @@ class FinalSettlements:
         """COMPLETED or FAILED. A value that cannot be stored fails the task: then the error becomes
         the exception of `ended`. A task that failed is kept as a dead letter, if `keep` says so."""
         if not self._ttl_ms:
-            ending, state = await self._published(run, ended)
+            ending, state = await self.published(run, ended)
             letter = self._letter(run, ended, ending, keep)
             return self._settlement(run, state, ending, has_progress, letter=letter)
         if ended.exception is not None:
@@ -96,14 +96,9 @@ class FinalSettlements:
         letter = self._letters.of_unreadable(run, error, ending)
         return self._settlement(run, ExecutionState.FAILED, ending, letter=letter)
 
-    async def published(self, run: Run, ended: TaskOutcome) -> RunEnding:
-        """The ending of a run that another one follows. It is published for callers that wait for
-        this run, and not stored."""
-        ending, state = await self._published(run, ended)
-        return run_ending(ending, state, self._worker.name_json, self._worker.now_ms())
-
-    async def _published(self, run: Run, ended: TaskOutcome) -> tuple[Ending, ExecutionState]:
-        """Does not fail for a value that cannot be encoded: callers that ask for the value get the
+    async def published(self, run: Run, ended: TaskOutcome) -> tuple[Ending, ExecutionState]:
+        """The ending of a run that is published for callers that wait for it, and not stored. Does
+        not fail for a value that cannot be encoded: callers that ask for the value get the
         error."""
         ending, state = Ending(self._worker.name), ExecutionState.COMPLETED
         if ended.exception is not None:

@@ -256,7 +256,7 @@ class SettlementWriter:
         small.worker = item.settlement.worker
         if item.settlement.cell:
             small.cell = with_kind(item.settlement.cell, KIND_NUMBERS[EndingKind.INTERRUPTED])
-            small.seconds = item.settlement.seconds
+            small.measures = item.settlement.measures
         return [Queued(small, lambda _: _report(item, SettleResult.LOST), item.since, is_last_resort=True)]
 
     def _give_up(self, batch: list[Queued], error: NotOpen) -> None:
