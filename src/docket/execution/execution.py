@@ -246,7 +246,6 @@ class Execution(Generic[Result_co]):
     ) -> None:
         """Sets the next run of this task: after a delay by the server's clock, or at a time; with
         the same arguments or with others."""
-        self.attempt = attempt
         self.next_run = NextRun(attempt, delay, when)
         if arguments is not None:
             self._args, self._kwargs = arguments

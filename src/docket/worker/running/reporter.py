@@ -145,8 +145,8 @@ class Reporter:
         return found
 
     def _extra(self, execution: Execution) -> dict[str, Any]:
-        """The labels of this run. The record has its attempt and its due time; the execution may
-        already have those of the next run."""
+        """The labels of this run. The record has its due time; the execution may already have that
+        of the next run."""
         extra: dict[str, Any] = {**self.labels, **execution.specific_labels(), "redelivered": execution.redelivered}
         record, started = execution.record, execution.started_at
         if record is not None:
