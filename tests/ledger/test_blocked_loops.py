@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from docket.ledger import SettleResult, requeue
 from docket.worker.claiming.prefetch import Prefetcher
-from docket.worker.lease.activity import Activity
+from docket.worker.lease.lease_events import Activity
 from docket.worker.lease.watchdog import LOOP_BLOCKED_SECONDS, Watchdog
 from docket.worker.running.runs import Run
 from docket.worker.running.slots import Slots
@@ -27,13 +27,16 @@ async def test_prefetched_runs_go_to_other_workers(ledger_client: LedgerClient) 
     for delivery in await ledger_client.take(worker, 2):
         prefetch.add(Run(delivery.key, delivery.record, delivery.epoch, 0.0, worker))
     client = ledger.server.threaded_client(lambda: 5.0, ledger.keys.stream)
+    events = SimpleNamespace(
+        activity=lambda: Activity(2, has_offer=False, stopping=False),
+        take_prefetched=prefetch.take_all,
+        requeue=requeued.append,
+    )
     watchdog = Watchdog(
         ledger,
         cast(Any, SimpleNamespace(worker=worker)),
         lambda: client,
-        lambda: Activity(2, has_offer=False, stopping=False),
-        prefetch.take_all,
-        requeued.append,
+        cast(Any, events),
         cast(Any, asyncio.get_running_loop().call_soon_threadsafe),
     )
     watchdog.ping()

@@ -32,14 +32,14 @@ async def test_a_delivery_that_comes_between_the_loss_of_a_lease_and_the_new_id_
         parts, old = worker.staff, worker.id
         # On a slow network the worker takes a while to subscribe under its new id.
         subscribing, subscribed = asyncio.Event(), asyncio.Event()
-        subscribe = parts.cancel_listener.open
+        subscribe = parts.worker_channel.open
 
         async def subscribe_slowly(id: str) -> None:
             subscribing.set()
             await subscribed.wait()
             await subscribe(id)
 
-        monkeypatch.setattr(parts.cancel_listener, "open", subscribe_slowly)
+        monkeypatch.setattr(parts.worker_channel, "open", subscribe_slowly)
         async with docket.redis() as redis:
             # In this order: an id that is in neither registers again. Ids that were lost long ago
             # are forgotten.

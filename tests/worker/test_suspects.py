@@ -13,7 +13,7 @@ import pytest
 from docket import CurrentWorker, Docket, ExecutionState, TaskKey, Worker
 from docket.ledger import Delivery, Entry
 from docket.worker.claiming import intake, isolation
-from docket.worker.claiming.process_runs import ProcessRuns
+from docket.worker.claiming.isolation import ProcessRuns
 from docket.worker.running.runs import CancelReason, Run, Runs
 from docket.worker.running.slots import Slots
 from tests.run_log import RunLog
@@ -298,15 +298,15 @@ def test_a_body_that_was_left_behind_is_seen_by_other_workers_of_the_process() -
 
 def test_one_worker_at_a_time_has_the_process_to_itself() -> None:
     process, first, second = ProcessRuns(), Runs(), Runs()
-    assert process.hold(first)
-    assert process.hold(first)
+    assert process.reserve(first)
+    assert process.reserve(first)
     assert process.keeps_out(second)
     assert not process.keeps_out(first)
-    assert not process.hold(second)
+    assert not process.reserve(second)
     process.release(second)
     assert process.keeps_out(second)
     process.release(first)
-    assert process.hold(second)
+    assert process.reserve(second)
     del second
     assert not process.keeps_out(first), "a worker that is gone keeps nobody out"
 
@@ -314,7 +314,7 @@ def test_one_worker_at_a_time_has_the_process_to_itself() -> None:
 # Slots
 
 
-def test_held_slots_are_not_free_until_they_are_released() -> None:
+def test_reserved_slots_are_not_free_until_they_are_released() -> None:
     slots = Slots(4)
     slots.take()
     slots.reserve_all()
@@ -325,7 +325,7 @@ def test_held_slots_are_not_free_until_they_are_released() -> None:
     assert (slots.free, slots.are_reserved) == (4, False)
 
 
-def test_slots_held_for_one_run_are_free_when_that_has_given_its_own_back() -> None:
+def test_slots_reserved_for_one_run_are_free_when_that_has_given_its_own_back() -> None:
     slots = Slots(4)
     slots.reserve_all(leave=1)
     assert slots.free == 1
@@ -367,7 +367,7 @@ async def test_a_claim_that_comes_while_another_worker_has_the_process_keeps_no_
         received = worker.staff.fetcher._intake  # pyright: ignore[reportPrivateUsage]
         process = received.process
         await eventually(lambda: worker.staff.fetcher.has_offer, "the worker offers a slot")
-        assert process.hold(other)
+        assert process.reserve(other)
         try:
             free = slots.free
             await received.receive(worker.id, [Delivery("k", b"", 1, 0.0)])

@@ -214,7 +214,7 @@ async def test_a_worker_that_is_told_of_a_function_while_it_asks_for_work_asks_a
             executions.append(await docket.add(note)())
             [run] = await take(ledger, "ignorant~1", '"ignorant"', 1) or []
             await ledger.settle([unknown_function(run.key, run.epoch)])
-            await eventually(lambda: worker.staff.fetcher._claims.functions, "the worker was told")  # pyright: ignore[reportPrivateUsage]
+            await eventually(lambda: worker.staff.fetcher._functions, "the worker was told")  # pyright: ignore[reportPrivateUsage]
         return found
 
     monkeypatch.setattr(Ledger, "take", told_meanwhile)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from docket._aio import cancel_and_wait
 from docket.errors import NotOpen
-from docket.ledger import SlotOffer
 from docket.model.times import duration_ms
 from docket.storage.data_safety import warn_of_data_loss
 from docket.storage.scripts import load_all
@@ -28,10 +27,10 @@ from .fleet.seeder import Seeder
 from .fleet.settings_check import SettingsCheck
 from .fleet.stager import Stager
 from .fleet.statistics_fold import StatisticsFold
-from .lease.cancellations import CancelListener
 from .lease.lease import lease_length_ms
 from .lease.lease_events import LeaseEvents
-from .lease.registration import Registration, declared_by
+from .lease.registration import Registration
+from .lease.worker_channel import WorkerChannel
 from .lifecycles import lifecycles
 from .pending_cancels import clear_pending_cancels
 from .running.decisions import Decisions, RunCounts
@@ -73,14 +72,14 @@ class Parts:
     or similar). Each session has its own parts."""
 
     def __init__(self, worker: Worker, session: Session, *, has_to_end: bool) -> None:
-        """Each part receives parts that are built before it. Lease events and slot offers flow the
-        other way, through `self`."""
+        """Each part receives parts that are built before it. Events of the lease flow the other way,
+        through `self`, and offers of slots through `settlement_writer.offers`."""
         docket, ledger, subscriptions = worker.docket, worker.docket.ledger, worker.docket.subscriptions
         labels, pause = worker.labels(), max(worker.reconnection_delay.total_seconds(), 0.05)
         redelivery_ms, heartbeat_ms = duration_ms(worker.redelivery_timeout), duration_ms(docket.heartbeat_interval)
         self._worker, self._docket = worker, docket
         self.session: Session = session
-        self.duties: Duties = Duties()
+        self.duties: Duties = Duties(ledger)
         self.runs: Runs = Runs()
         self.slots: Slots = Slots(worker.concurrency)
         self.threads: Threads = Threads(worker.threads, docket.name, labels, AbandonedRuns(self.runs, self.slots))
@@ -93,7 +92,7 @@ class Parts:
         )
         self.drain: Drain = Drain(self.runs, worker.grace_period.total_seconds(), self.registration)
         deadlines = WriteDeadlines(self.lease_ms / 1000, self.registration)
-        self.settlement_writer: SettlementWriter = SettlementWriter(ledger, docket.name, deadlines, offers=self)
+        self.settlement_writer: SettlementWriter = SettlementWriter(ledger, docket.name, deadlines)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
         run_counts, final = RunCounts(worker.run_limits), FinalSettlements(worker, deadlines)
         self.left_tasks: LeftTasks = LeftTasks(self.slots)
@@ -111,15 +110,14 @@ class Parts:
         self.fetcher: Fetcher = Fetcher(
             ledger, subscriptions, self.slots, self.runner, self.runs, self.registration, labels, pause
         )
-        self.cancel_listener: CancelListener = CancelListener(
-            ledger, subscriptions, self.runs, events.function_waits, self.registration, self.duties
+        self.settlement_writer.offers = self.fetcher
+        self.worker_channel: WorkerChannel = WorkerChannel(
+            ledger, subscriptions, self.runs, events.functions_wait, self.registration, self.duties
         )
-        self.stager: Stager = Stager(
-            ledger, subscriptions, self.duties, self.registration, worker.now_ms, labels, pause
-        )
-        self.sampler: Sampler = Sampler(ledger, docket.labels(), self.registration, labels, pause)
+        self.stager: Stager = Stager(ledger, subscriptions, self.duties, worker.now_ms, labels, pause)
+        self.sampler: Sampler = Sampler(ledger, docket.labels(), self.duties, labels, pause)
         self.settings_check: SettingsCheck = SettingsCheck(docket, worker.name, self.duties, labels, pause)
-        self.seeder: Seeder = Seeder(docket, self.registration, worker.now, labels, pause)
+        self.seeder: Seeder = Seeder(docket, self.duties, worker.now, labels, pause)
         self._services: list[Service] = [
             self.fetcher,
             self.fetcher.unknown_deliveries,
@@ -127,7 +125,7 @@ class Parts:
             self.stager,
             self.sampler,
             self.settings_check,
-            Releaser(ledger, self.runner.pauses, self.registration, labels, pause),
+            Releaser(ledger, self.runner.pauses, self.duties, labels, pause),
             StatisticsFold(ledger, self.duties, labels, pause),
         ]
         if worker.schedule_automatic_tasks:
@@ -138,7 +136,7 @@ class Parts:
         in reverse order after the services have stopped."""
         docket, registration = self._docket, self.registration
         self.run_closer.on_superseded = self.fetcher.unknown_deliveries.check_soon
-        await registration.open(list(docket.tasks), declared_by(docket.tasks))
+        await registration.open(docket.tasks)
         stack.callback(self.threads.close)
         stack.push_async_callback(self.children.close)
         # Renewal stops last: the parts below still write under the lease while they close.
@@ -146,8 +144,8 @@ class Parts:
         # The writer closes after the fetcher, so that it writes the tasks that the fetcher
         # requeues while it closes.
         stack.push_async_callback(self.settlement_writer.close)
-        await registration.until_answered(lambda: self.cancel_listener.open(registration.id))
-        stack.push_async_callback(self.cancel_listener.close)
+        await registration.until_answered(lambda: self.worker_channel.open(registration.id))
+        stack.push_async_callback(self.worker_channel.close)
         # Pushed before the fetcher opens: the fetcher may fail half-way and must close then, too.
         stack.push_async_callback(self.fetcher.close)
         await registration.until_answered(lambda: self.fetcher.open(registration.id, self._worker.name_json))
@@ -228,14 +226,6 @@ class Parts:
 
     async def _leave(self) -> None:
         self._docket.attached.is_silent = not await self.registration.close(self.session.seconds_to_leave())
-
-    # Used by the settlement writer, which sends the offer of a slot along with its settlements
-
-    def offer_slot(self) -> SlotOffer | None:
-        return self.fetcher.offer_slot()
-
-    def recheck(self) -> None:
-        self.fetcher.recheck()
 
 
 def _first_failure(tasks: Iterable[asyncio.Task[Any]]) -> BaseException | None:

@@ -65,8 +65,8 @@ class OfferSecrets:
 
 
 class DirectDelivery:
-    """Keeps a slot for as long as the server may count it as offered, and passes direct deliveries
-    on.
+    """Reserves a slot for as long as the server may count it as offered, and passes direct
+    deliveries on.
 
     Answers and messages may be lost or late. The slot stays reserved
     until it is certain that nothing comes for it, or until the
@@ -120,7 +120,7 @@ class DirectDelivery:
         self.forget()
 
     def forget(self) -> None:
-        """Stops listening for the present id. The slot that is kept is free again."""
+        """Stops listening for the present id. The reserved slot is free again."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self._subscriptions.unlisten(self._ledger.keys.delivery_channel(worker), self._on_message)

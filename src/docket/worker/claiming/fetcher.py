@@ -3,22 +3,22 @@ none, it blocks on the server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from docket.ledger import Delivery, Entry, Ledger, SlotOffer
+from docket.ledger import Delivery, Entry, Ledger, ReservedSlot, SlotOffer, WaitingFunctions
+from docket.ledger.delivery_reader import DeliveryReader
 from docket.storage.server import BLOCK_SECONDS
 from docket.storage.subscriptions import Subscriptions
 from docket.worker.lease.lease import LeaseView
 from docket.worker.running.runner import Runner
-from docket.worker.running.runs import Run, Runs
+from docket.worker.running.runs import Runs
 from docket.worker.running.slots import Slots
+from docket.worker.service import Service
 
-from .blocked_read import BlockedRead
-from .claiming_service import Claimed, ClaimingService
-from .claims import Claims
 from .direct_delivery import DirectDelivery, Offer
-from .intake import Intake
+from .intake import Claimed, ClaimGuard, Intake
 from .isolation import Isolation
+from .prefetch import Prefetcher
 from .unknown_deliveries import UnknownDeliveries
 
 # Claim in chunks, so the server prepares the next one while this one runs. Each chunk costs the
@@ -28,8 +28,12 @@ TAKE_AT_MOST = 100
 DUE_SECONDS = 1.0
 
 
-class Fetcher(ClaimingService):
-    """Claims deliveries and passes them to the intake."""
+class Fetcher(Service):
+    """Claims deliveries and passes them to the intake.
+
+    A `take` also carries the slot that the worker offers and the functions whose tasks may wait for
+    this worker.
+    """
 
     name = "fetching"
 
@@ -44,35 +48,40 @@ class Fetcher(ClaimingService):
         labels: dict[str, str],
         most_pause: float,
     ) -> None:
+        super().__init__(labels, most_pause)
         self._intake = Intake(slots, runner, runs, lease, labels["docket.name"])
-        self.take_prefetched: Callable[[], list[Run]] = self._intake.prefetch.take_all
-        super().__init__(labels, most_pause, self._intake.refuse)
+        self.prefetcher: Prefetcher = self._intake.prefetcher
+        self._guard = ClaimGuard(self._intake.refuse)
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._slots, self._lease = slots, lease
-        self._read = BlockedRead(ledger)
+        self._reader = DeliveryReader(ledger)
         self._direct_delivery = DirectDelivery(
             ledger,
             subscriptions,
             slots,
             self._intake.is_known,
             self._intake.receive_direct,
-            runner.refuse,
+            self._intake.refuse,
             lease.age,
             lambda: self.unknown_deliveries.check_now(),
         )
-        self._isolation = Isolation(ledger, slots, runs, self._intake.prefetch.give_up, self._intake.process)
-        claims = self._claims = Claims(ledger, self._direct_delivery, self._isolation)
+        self._isolation = Isolation(ledger, slots, runs, self.prefetcher.give_up, self._intake.process)
         self.unknown_deliveries: UnknownDeliveries = UnknownDeliveries(
-            ledger, subscriptions, self._intake, self._direct_delivery, lease, labels, most_pause, claims.unanswered
+            ledger, subscriptions, self._intake, self._direct_delivery, lease, labels, most_pause, self._unanswered
         )
+        self._worker = self._worker_json = ""
+        # Functions that this worker knows and whose tasks may wait for it.
+        self._functions: set[str] = set()
+        # The entries whose claim is not answered yet.
+        self._claiming: set[str] = set()
         # Whether the last `take` found nothing to prefetch.
         self._nothing_ready = False
         self._may_be_work = True
 
     async def run(self) -> None:
         try:
-            await super().run()
+            await self._guard.run(super().run(), f"{self._labels['docket.name']} - {self.name}")
         finally:
             await self._intake.close()
 
@@ -84,7 +93,7 @@ class Fetcher(ClaimingService):
             await self._isolation.wait_for_others()
             return
         await self._wait_for_slot()
-        worker = self._claims.worker
+        worker = self._worker
         if self._room() < 1 and (self._direct_delivery.state is not Offer.OFFERED or self._slots.are_reserved):
             return
         if self._must_take:
@@ -115,11 +124,11 @@ class Fetcher(ClaimingService):
             or self._lease.lapsed
             or self._slots.free < 1
             or self._direct_delivery.is_wanted
-            or bool(self._claims.functions)
+            or bool(self._functions)
         )
 
     async def open(self, worker: str, worker_json: str) -> None:
-        self._claims.worker, self._claims.worker_json = worker, worker_json
+        self._worker, self._worker_json = worker, worker_json
         self._intake.worker = worker
         await self._direct_delivery.open(worker)
         self.unknown_deliveries.open(worker, worker_json)
@@ -133,7 +142,7 @@ class Fetcher(ClaimingService):
 
     async def move(self, worker: str) -> None:
         """Continues under a new id."""
-        self._claims.worker = self._intake.worker = worker
+        self._worker = self._intake.worker = worker
         self._may_be_work = True
         self.unknown_deliveries.move(worker)
         self._isolation.release()
@@ -141,23 +150,23 @@ class Fetcher(ClaimingService):
 
     def bring_forward(self, functions: Iterable[str]) -> None:
         """Tasks of these functions wait for a worker that knows them."""
-        self._claims.bring_forward(functions)
+        self._functions.update(functions)
         self.interrupt()
 
     def interrupt(self) -> None:
         """Ends the blocked read and sends a `take` now."""
         self._may_be_work = True
-        self._read.interrupt()
+        self._reader.interrupt()
 
     def offer_slot(self) -> SlotOffer | None:
         """The slot that a settlement offers, if one can be spared."""
-        return self._direct_delivery.with_settlement(self._read.count)
+        return self._direct_delivery.with_settlement(self._reader.waiting_for)
 
     @property
     def reading_client(self) -> int | None:
         """The server's id of the connection that the blocked read uses. Safe to read from any
         thread."""
-        return self._read.client_id
+        return self._reader.waiting_id
 
     @property
     def has_offer(self) -> bool:
@@ -169,18 +178,18 @@ class Fetcher(ClaimingService):
 
     async def withdraw(self) -> None:
         """The worker takes no more work."""
-        await self._isolation.close(self._claims.worker, self._claims.worker_json)
+        await self._isolation.close(self._worker, self._worker_json)
         await self._direct_delivery.withdraw()
 
     async def close(self) -> None:
         self._subscriptions.forget_gap(self)
         self.unknown_deliveries.close()
         await self._direct_delivery.close()
-        await self._read.close()
+        await self._reader.close()
 
     async def recover(self) -> None:
         """A read whose answer was lost may have delivered a task, so the worker looks for it."""
-        await self._read.close()
+        await self._reader.close()
         self.recheck()
         await self._ledger.server.revive()
 
@@ -193,24 +202,61 @@ class Fetcher(ClaimingService):
         self._may_be_work = True
 
     async def _take(self, worker: str) -> Claimed:
-        self._read.was_interrupted = False
+        """Claims tasks for the free slots, and those to prefetch. If there are none, the server may
+        use the slot that is reserved."""
+        self._reader.was_interrupted = False
         reserved = self._direct_delivery.reserve_for_take()
         count = min(self._room(), TAKE_AT_MOST)
-        deliveries = await self._claim_to_the_end(self._claims.take(worker, count, reserved))
+        deliveries = await self._guard.answer(self._ask_for_tasks(worker, count, reserved))
         self._isolation.apply_notes()
         if self._direct_delivery.state is Offer.DUE:
             self.unknown_deliveries.check_soon()
         return deliveries
 
+    async def _ask_for_tasks(self, worker: str, count: int, reserved: ReservedSlot | None) -> Claimed:
+        functions = WaitingFunctions(list(self._functions)) if self._functions else None
+        # This `take` may be too early for functions that are added from now on.
+        self._functions.clear()
+        try:
+            return await self._ledger.take(
+                worker,
+                self._worker_json,
+                count,
+                reserved,
+                self._isolation.ready_notes(),
+                functions=functions,
+                reads_front=self._isolation.reads_front,
+            )
+        finally:
+            if functions is not None:
+                self._functions.update(functions.names if functions.left is None else functions.left)
+            if reserved is not None and self._worker == worker:
+                self._direct_delivery.taken(reserved)
+
     async def _claim(self, worker: str, entries: list[Entry], *, gives_up: bool = False) -> Claimed:
-        deliveries = await self._claim_to_the_end(self._claims.claim(worker, entries, gives_up=gives_up))
+        """Claims entries that were read. `gives_up` puts a reserved suspect back instead."""
+        deliveries = await self._guard.answer(self._ask_for_entries(worker, entries, gives_up=gives_up))
         self._isolation.apply_notes()
         return deliveries
+
+    async def _ask_for_entries(self, worker: str, entries: list[Entry], *, gives_up: bool) -> Claimed:
+        self._claiming = {entry.id for entry in entries}
+        try:
+            return await self._ledger.claim(
+                worker, self._worker_json, entries, self._isolation.ready_notes(), gives_up=gives_up
+            )
+        finally:
+            self._claiming = set()
+
+    def _unanswered(self) -> set[str]:
+        """The entries that this worker knows although they are not claimed."""
+        reserved = self._isolation.reserved
+        return self._claiming | {reserved.id} if reserved is not None else self._claiming
 
     async def _claim_reserved(self) -> None:
         """Claims the suspect that waits for this worker once nothing else runs here, or puts it
         back after a while."""
-        worker, entry = self._claims.worker, self._isolation.reserved
+        worker, entry = self._worker, self._isolation.reserved
         drained = await self._isolation.drain()
         if entry is None or entry is not self._isolation.reserved:
             return
@@ -240,7 +286,7 @@ class Fetcher(ClaimingService):
         for each free slot, and those to prefetch."""
         if self._slots.are_reserved:
             return 0
-        return self._slots.free + (self._intake.prefetch.room() if self._may_be_work else 0)
+        return self._slots.free + (self.prefetcher.room() if self._may_be_work else 0)
 
     async def _receive(self, worker: str, deliveries: Claimed) -> None:
         if deliveries is None:
@@ -272,9 +318,9 @@ class Fetcher(ClaimingService):
         reads_front = self._isolation.reads_front
         if not reads_front:
             seconds = min(seconds, self._isolation.front_pause)
-        entries = await self._read.wait(self._claims.worker, count, seconds, reads_front=reads_front)
-        if self._read.was_interrupted:
+        entries = await self._reader.read(self._worker, count, seconds, reads_front=reads_front)
+        if self._reader.was_interrupted:
             self._may_be_work = True
-        if self._read.was_cut:
+        if self._reader.was_cut:
             self.unknown_deliveries.check_now()
         return entries

@@ -1,13 +1,14 @@
-"""The one entrance for deliveries: answers of claims, direct deliveries, and deliveries whose
-answer or message was lost."""
+"""The entrance for deliveries: answers of claims, direct deliveries, and deliveries whose answer or
+message was lost."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
-from docket._aio import cancel_and_wait
+from docket._aio import cancel_and_wait, wait_out
 from docket.ledger import Delivery
 from docket.storage.records import is_suspect
 from docket.worker.lease.lease import LeaseView
@@ -15,13 +16,57 @@ from docket.worker.running.runner import Runner
 from docket.worker.running.runs import Run, Runs
 from docket.worker.running.slots import Slots
 
+from .isolation import ProcessRuns, this_process
 from .prefetch import Prefetcher
-from .process_runs import ProcessRuns, this_process
 
 # How often a worker whose lease has lapsed checks whether it was renewed.
 LAPSED_SECONDS = 0.02
 # Epochs of adopted runs that are remembered. A message or an answer for one of them may still come.
 MOST_REMEMBERED = 1000
+
+
+# None: the worker has no lease.
+Claimed = Sequence[Delivery] | None
+
+
+class ClaimGuard:
+    """Lets a service end between its claims only. A service that is asked to stop waits for the
+    answer of its claim and gives back the claimed tasks."""
+
+    def __init__(self, refuse: Callable[[Delivery], None]) -> None:
+        self._refuse = refuse
+        self._is_claiming = self._is_stopping = False
+
+    async def run(self, steps: Coroutine[Any, Any, None], name: str) -> None:
+        """Runs the steps of the service until cancelled: then they end at once, or when the claim
+        that is under way is answered."""
+        self._is_stopping = False
+        running = asyncio.create_task(steps, name=name)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._is_stopping = True
+            if not self._is_claiming:
+                await cancel_and_wait([running], "docket: the worker stops")
+            await wait_out(running)
+            raise
+
+    async def answer(self, claim: Coroutine[Any, Any, Claimed]) -> Claimed:
+        """Waits for the answer of a claim even if the worker stops. Then the claimed tasks go back
+        untouched."""
+        self._is_claiming, claimed = True, None
+        try:
+            claimed = await claim
+        except Exception:
+            if not self._is_stopping:
+                raise
+        finally:
+            self._is_claiming = False
+        if not self._is_stopping:
+            return claimed
+        for delivery in claimed or ():
+            self._refuse(delivery)
+        raise asyncio.CancelledError
 
 
 class Intake:
@@ -40,7 +85,7 @@ class Intake:
         self._late_starts: set[asyncio.Task[None]] = set()
         # In the order in which they were adopted.
         self._adopted: dict[int, None] = {}
-        self.prefetch: Prefetcher = Prefetcher(slots, lambda: lease.lapsed, self._start, runner.requeue)
+        self.prefetcher: Prefetcher = Prefetcher(slots, lambda: lease.lapsed, self._start, runner.requeue)
         self.worker = ""
         self.process: ProcessRuns = this_process()
 
@@ -72,13 +117,13 @@ class Intake:
         for delivery in deliveries:
             # A consumer group that was created again delivers once more the tasks that run here.
             if not self.is_known(delivery.epoch):
-                run = self._runner.accept(delivery)
+                run = self._accept(delivery)
                 if slots.free > 0:
                     slots.free -= 1
                     if not self._start(run):
                         slots.give_back()
                 else:
-                    self.prefetch.add(run)
+                    self.prefetcher.add(run)
 
     def receive_direct(self, delivery: Delivery) -> None:
         """Starts a direct delivery in the slot that was reserved for it."""
@@ -88,7 +133,7 @@ class Intake:
             self._late_starts.add(task)
             task.add_done_callback(self._late_starts.discard)
         else:
-            self._start_or_give_back(self._runner.accept(delivery))
+            self._start_or_give_back(self._accept(delivery))
 
     def reserve(self, epochs: Iterable[int]) -> None:
         """From now on only `adopt` starts these runs: an answer or a message that comes later is
@@ -110,29 +155,38 @@ class Intake:
             # It may have to run alone in a worker.
             if has_slot:
                 self._slots.give_back()
-            self._runner.refuse(delivery)
+            self._give_back(delivery)
             return
         if not has_slot and self._slots.free > 0:
             self._slots.take()
             has_slot = True
         if has_slot:
-            self._start_or_give_back(self._runner.accept(delivery))
+            self._start_or_give_back(self._accept(delivery))
         else:
-            self._runner.refuse(delivery)
+            self._give_back(delivery)
 
     def refuse(self, delivery: Delivery) -> None:
         """Gives a delivery back untouched, unless its run is known."""
         if not self.is_known(delivery.epoch):
-            self._runner.refuse(delivery)
+            self._give_back(delivery)
 
     def refuse_adopted(self, delivery: Delivery) -> None:
         """The same for a run that was reserved for adoption."""
         if not self._runs.find(delivery.epoch):
-            self._runner.refuse(delivery)
+            self._give_back(delivery)
 
     async def close(self) -> None:
         await cancel_and_wait(list(self._late_starts), "docket: the worker stops")
-        self.prefetch.give_up()
+        self.prefetcher.give_up()
+
+    def _accept(self, delivery: Delivery) -> Run:
+        """Makes the run of a delivery. The worker is responsible for it until it is settled."""
+        run = Run(delivery.key, delivery.record, delivery.epoch, delivery.claimed_ms, self._lease.id)
+        self._runs.add(run)
+        return run
+
+    def _give_back(self, delivery: Delivery) -> None:
+        self._runner.requeue(self._accept(delivery))
 
     def _start_or_give_back(self, run: Run) -> None:
         """Starts a run in a slot that was taken for it."""

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import logging
 import random
+import threading
+import weakref
 from collections.abc import Callable
 
 from docket._aio import Backoff, cancel_and_wait
@@ -13,8 +15,6 @@ from docket.errors import TRANSIENT
 from docket.ledger import Delivery, Entry, Ledger, SuspectNotes
 from docket.worker.running.runs import Runs
 from docket.worker.running.slots import Slots
-
-from .process_runs import ProcessRuns
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
@@ -32,11 +32,80 @@ MARK_SECONDS = 1.0
 LAST_WAIT_SECONDS = 1.0
 
 
+class ProcessRuns:
+    """The runs of all workers of this process: a task that kills its process kills them all.
+
+    Knows which bodies run in this process, and whether one worker has the process to itself.
+
+    Workers may run in different threads. A worker that begins a run first adds it to its runs, and
+    then checks whether it is kept out. A worker that wants the process first reserves it, and
+    then checks for runs. So at least one of the two notices the other.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # A weak set is enough: a body that still runs keeps the runs of its worker alive.
+        self._all: weakref.WeakSet[Runs] = weakref.WeakSet()
+        self._owner: weakref.ref[Runs] | None = None
+
+    def add(self, runs: Runs) -> None:
+        with self._lock:
+            self._all.add(runs)
+
+    def others_live(self, runs: Runs) -> bool:
+        """Whether a body of another worker runs."""
+        return len(self._all) > 1 and any(_bodies(other) for other in self._snapshot() if other is not runs)
+
+    def any_lives(self) -> bool:
+        return any(_bodies(runs) for runs in self._snapshot())
+
+    def any_ignores_its_cancel(self) -> bool:
+        """Whether a cancelled body still runs. Such a body may never end."""
+        return any(
+            runs.abandoned or any(run.reason is not None for run in runs.all() if not run.over)
+            for runs in self._snapshot()
+        )
+
+    def reserve(self, runs: Runs) -> bool:
+        """Keeps the other workers of this process from beginning runs. False if another worker
+        has already reserved it."""
+        with self._lock:
+            if self.keeps_out(runs):
+                return False
+            self._owner = weakref.ref(runs)
+            return True
+
+    def release(self, runs: Runs) -> None:
+        with self._lock:
+            if self._owner is not None and self._owner() in (runs, None):
+                self._owner = None
+
+    def keeps_out(self, runs: Runs) -> bool:
+        """Whether another worker has the process to itself."""
+        owner = self._owner
+        return owner is not None and owner() not in (runs, None)
+
+    def _snapshot(self) -> list[Runs]:
+        with self._lock:
+            return list(self._all)
+
+
+def _bodies(runs: Runs) -> bool:
+    return runs.abandoned > 0 or any(not run.over for run in runs.all())
+
+
+_THIS_PROCESS = ProcessRuns()
+
+
+def this_process() -> ProcessRuns:
+    return _THIS_PROCESS
+
+
 class Isolation:
     """Keeps the notes of claims about suspects, and acts on them.
 
-    While the worker prepares for a suspect or runs one alone, it holds all its slots, and the other
-    workers of this process begin nothing.
+    While the worker prepares for a suspect or runs one alone, it reserves all its slots, and the
+    other workers of this process begin nothing.
     """
 
     def __init__(
@@ -98,7 +167,7 @@ class Isolation:
             seconds = min(RESERVED_SECONDS * 2**self._failed_attempts, MOST_RESERVED_SECONDS)
             self._reserved_until = asyncio.get_running_loop().time() + seconds
             self._slots.reserve_all()
-            self._process.hold(self._runs)
+            self._process.reserve(self._runs)
             self._on_reserve()
 
     def pause_front(self) -> None:
@@ -107,7 +176,7 @@ class Isolation:
     def may_begin(self) -> bool:
         """Reserves this process for the suspect that was just claimed. False if that is not
         possible: a body may still run here that the server does not know of."""
-        if self._process.hold(self._runs) and not self._process.any_lives():
+        if self._process.reserve(self._runs) and not self._process.any_lives():
             return True
         self._process.release(self._runs)
         self.notes.alone = None
@@ -152,7 +221,7 @@ class Isolation:
             return
 
     def _opened(self) -> None:
-        """Called when the slots are no longer held."""
+        """Called when the slots are no longer reserved."""
         self._process.release(self._runs)
         if self._opening is not None:
             self._opening.cancel()

@@ -11,17 +11,17 @@ from docket.ledger import Ledger, UnknownEntry
 from docket.storage.keys import bytes_text
 from docket.storage.subscriptions import Subscriptions
 from docket.worker.lease.lease import LeaseView
+from docket.worker.service import Service
 
-from .claiming_service import ClaimingService
 from .direct_delivery import DirectDelivery
-from .intake import Intake
+from .intake import ClaimGuard, Intake
 
 CHECK_SECONDS = 30.0
 # The next check comes this soon after an unknown delivery was found.
 RECHECK_SECONDS = 1.0
 
 
-class UnknownDeliveries(ClaimingService):
+class UnknownDeliveries(Service):
     """Compares the server's list of this worker's
     deliveries with its runs, whether or not slots are free.
 
@@ -42,7 +42,8 @@ class UnknownDeliveries(ClaimingService):
         most_pause: float,
         claims_under_way: Callable[[], set[str]],
     ) -> None:
-        super().__init__(labels, most_pause, intake.refuse_adopted)
+        super().__init__(labels, most_pause)
+        self._guard = ClaimGuard(intake.refuse_adopted)
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._intake = intake
@@ -73,6 +74,9 @@ class UnknownDeliveries(ClaimingService):
     def check_soon(self) -> None:
         """The server has made a direct delivery whose message has not arrived yet."""
         self._check_at(asyncio.get_running_loop().time() + RECHECK_SECONDS)
+
+    async def run(self) -> None:
+        await self._guard.run(super().run(), f"{self._labels['docket.name']} - {self.name}")
 
     async def step(self) -> None:
         await self._wait()
@@ -123,7 +127,7 @@ class UnknownDeliveries(ClaimingService):
         # Reserve the epochs before the claim is sent: a late answer or message must not begin one
         # of these deliveries a second time.
         self._intake.reserve(entry.epoch for entry in entries if entry.epoch > 0)
-        deliveries = await self._claim_to_the_end(
+        deliveries = await self._guard.answer(
             self._ledger.claim(worker, self.worker_json, entries, runs_suspects=False)
         )
         if deliveries is None:

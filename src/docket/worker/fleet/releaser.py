@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 from docket.ledger import Ledger
 from docket.ledger.pauses import Released, release
-from docket.worker.lease.registration import Identity
 from docket.worker.running.pause_rules import PauseRules
 from docket.worker.service import Service
 
+from .duties import RESUMING, Duties
+
 # One worker releases for the fleet. If it dies, another one takes over after this long.
-HOLD_MS = 3_000
+HOLD_SECONDS = 3.0
 # How often the others check, in seconds: at random, so that a large fleet does not ask at once.
 SHORTEST_CHECK, LONGEST_CHECK = 2.0, 5.0
 # How often the worker asks whether the last tasks were delivered, at first and at most.
@@ -35,12 +36,12 @@ class Releaser(Service):
     name = "releasing"
 
     def __init__(
-        self, ledger: Ledger, rules: PauseRules, identity: Identity, labels: dict[str, str], most_pause: float
+        self, ledger: Ledger, rules: PauseRules, duties: Duties, labels: dict[str, str], most_pause: float
     ) -> None:
         super().__init__(labels, most_pause)
         self._ledger = ledger
         self._rules = rules
-        self._identity = identity
+        self._duties = duties
         self._batch = FIRST_BATCH
 
     async def step(self) -> None:
@@ -61,7 +62,7 @@ class Releaser(Service):
             self._rules.expect_change()
 
     async def _leads(self) -> bool:
-        return await self._ledger.lead("resuming", self._identity.id, HOLD_MS)
+        return await self._duties.take(RESUMING, HOLD_SECONDS)
 
     async def _release(self, rule: str) -> None:
         """Releases one batch, once the front stream is empty, and waits until it was delivered.

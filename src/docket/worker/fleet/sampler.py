@@ -20,8 +20,9 @@ from docket.instrumentation import (
 )
 from docket.ledger import Ledger
 from docket.ledger.census import CensusRow
-from docket.worker.lease.registration import Identity
 from docket.worker.service import Service
+
+from .duties import SAMPLING, Duties
 
 EVERY_SECONDS = 5.0
 _GAUGES = (
@@ -46,19 +47,19 @@ class Sampler(Service):
         self,
         ledger: Ledger,
         docket_labels: dict[str, str],
-        identity: Identity,
+        duties: Duties,
         labels: dict[str, str],
         most_pause: float,
     ) -> None:
         super().__init__(labels, most_pause)
         self._ledger = ledger
         self._docket_labels = docket_labels
-        self._identity = identity
+        self._duties = duties
 
     async def step(self) -> None:
         if has_receiver():
             CACHE_SIZE.set(plan_count(), {**self._labels, "docket.cache": "plans"})
-            if await self._ledger.lead("sampling", self._identity.id, int(EVERY_SECONDS * 3000)):
+            if await self._duties.take(SAMPLING, EVERY_SECONDS * 3):
                 self._show(await self._ledger.census(with_slots=True))
             else:
                 self.clear()

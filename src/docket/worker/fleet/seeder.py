@@ -14,10 +14,9 @@ from docket.dependencies import Perpetual, plan_for
 from docket.errors import TRANSIENT, NotDurable
 from docket.execution import TaskCall, TaskFunction
 from docket.ledger import Seed
-from docket.worker.lease.registration import Identity
 from docket.worker.service import Service
 
-from .deploys import deploy_fingerprint
+from .duties import SEEDING, Duties, deploy_fingerprint
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -39,7 +38,7 @@ class Seeder(Service):
     name = "seeding"
 
     def __init__(
-        self, docket: Docket, identity: Identity, now: Callable[[], datetime], labels: dict[str, str], most_pause: float
+        self, docket: Docket, duties: Duties, now: Callable[[], datetime], labels: dict[str, str], most_pause: float
     ) -> None:
         super().__init__(labels, most_pause)
         self._docket = docket
@@ -48,7 +47,7 @@ class Seeder(Service):
         self._now = now
         self._reported: set[str] = set()
         self._deploy = deploy_fingerprint(docket.tasks)
-        self._identity = identity
+        self._duties = duties
         self._seed_now = asyncio.Event()
 
     async def begin(self) -> None:
@@ -66,7 +65,7 @@ class Seeder(Service):
     async def step(self) -> None:
         self._seed_now.clear()
         # One of the workers with these tasks seeds for all of them.
-        if await self._docket.ledger.lead(f"seeding {self._deploy}", self._identity.id, int(HOLD_SECONDS * 1000)):
+        if await self._duties.take(f"{SEEDING} {self._deploy}", HOLD_SECONDS):
             await self.seed()
         self.clear_problem()
         with contextlib.suppress(TimeoutError):

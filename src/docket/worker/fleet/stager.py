@@ -10,7 +10,6 @@ from collections.abc import Callable
 from docket.errors import DocketError
 from docket.ledger import Duty, Ledger
 from docket.storage.subscriptions import Subscriptions
-from docket.worker.lease.registration import Identity
 from docket.worker.lease.server_clock import arrival_clock, steady_seconds
 from docket.worker.service import Service
 
@@ -48,7 +47,6 @@ class Stager(Service):
         ledger: Ledger,
         subscriptions: Subscriptions,
         duties: Duties,
-        identity: Identity,
         now_ms: Callable[[], float],
         labels: dict[str, str],
         most_pause: float,
@@ -57,7 +55,6 @@ class Stager(Service):
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._duties = duties
-        self._identity = identity
         self._now_ms = now_ms
         self._wake = asyncio.Event()
         self._next_ms = math.inf
@@ -117,7 +114,7 @@ class Stager(Service):
 
     async def _stage(self, is_overdue: bool) -> None:
         sent = steady_seconds()
-        staged = await self._ledger.stage(worker=self._identity.id, summoned=is_overdue)
+        staged = await self._ledger.stage(worker=self._duties.worker, summoned=is_overdue)
         read = steady_seconds()
         self._arrival.note(staged.now_ms, read - sent)
         self.clear_problem()
@@ -206,9 +203,6 @@ class Stager(Service):
         self._wake.set()
 
     async def _resign(self) -> None:
-        """Also without a duty: the server may have given it one in this moment, and must not offer
-        it another."""
-        self._duties.resign()
         with contextlib.suppress(TimeoutError, DocketError):
             async with asyncio.timeout(RESIGN_SECONDS):
-                await self._ledger.resign(self._identity.id)
+                await self._duties.resign()

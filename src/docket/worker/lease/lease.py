@@ -19,8 +19,11 @@ SHORTEST_PATIENCE = 0.25
 
 
 class LeaseView(Protocol):
-    """What the other parts of a worker need of its lease. The registration has it, because the
-    worker may get a new lease."""
+    """The lease as the other parts of a worker see it. The registration has it, because the worker
+    may get a new id with a new lease."""
+
+    @property
+    def id(self) -> str: ...
 
     @property
     def lapsed(self) -> bool: ...

@@ -7,20 +7,19 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.dependencies import kept_ages, max_losses_of
 from docket.dependencies.declarations import declarations_of
 from docket.errors import TRANSIENT
-from docket.ledger import Ledger, Renewal
+from docket.ledger import Ledger
 from docket.ledger.workers import new_worker_id
 from docket.worker.fleet.duties import Duties
-from docket.worker.running.runs import Run
 
-from .activity import Activity
 from .lease import Lease
-from .renewer import Renewer, RenewerEvents
+from .lease_events import LeaseEvents
+from .renewer import Renewer
 from .server_clock import ServerClock, steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -38,40 +37,6 @@ def declared_by(tasks: Mapping[str, Any]) -> Declared:
     return max_losses_of(tasks), kept_ages(tasks), declarations_of(tasks)
 
 
-class Identity(Protocol):
-    """The id under which the worker is registered now."""
-
-    @property
-    def id(self) -> str: ...
-
-
-class RegistrationEvents(Protocol):
-    """The callbacks by which a registration informs the worker about its lease."""
-
-    def activity(self) -> Activity: ...
-
-    def take_prefetched(self) -> list[Run]: ...
-
-    def requeue(self, run: Run) -> None: ...
-
-    @property
-    def report(self) -> Callable[[float], bytes]: ...
-
-    def renewed(self, renewal: Renewal) -> None: ...
-
-    def lost(self) -> None: ...
-
-    def cut_off(self) -> None: ...
-
-    def data_lost(self) -> None: ...
-
-    def staging_is_due(self) -> None: ...
-
-    def functions_wait(self, names: Sequence[str]) -> None: ...
-
-    async def moved(self, id: str) -> None: ...
-
-
 class Registration:
     """Registers the worker and keeps its lease. If the
     lease is lost, registers the worker under a new id."""
@@ -83,7 +48,7 @@ class Registration:
         lease_ms: int,
         interval: float,
         labels: dict[str, str],
-        events: RegistrationEvents,
+        events: LeaseEvents,
         server_clock: ServerClock,
         duties: Duties,
     ) -> None:
@@ -102,7 +67,7 @@ class Registration:
         self._declared: Declared = ({}, {}, {})
         # Proves the messages of scripts (docs/design/proofs.md).
         self.secret: bytes | None = None
-        self.id: str = new_worker_id(self._name)
+        self.id: str = self._new_id()
         self.lease: Lease = self._new_lease()
         self.renewer: Renewer = self._new_renewer()
 
@@ -117,7 +82,7 @@ class Registration:
     def give_up(self) -> None:
         """Gives up a lease that the worker renews but cannot use: other workers get its tasks, and
         this worker registers under a new id."""
-        self._lost()
+        self._events.lost()
 
     def renew_now(self) -> None:
         self.renewer.renew_now()
@@ -126,9 +91,9 @@ class Registration:
         """Seconds since `server_ms`, a time by the server's clock."""
         return (self._server_clock.now_ms() - server_ms) / 1000
 
-    async def open(self, task_names: Sequence[str], declared: Declared) -> None:
+    async def open(self, tasks: Mapping[str, Any]) -> None:
         """Registers the worker with the functions that it knows, and with what they declare."""
-        self.task_names, self._declared = task_names, declared
+        self.task_names, self._declared = list(tasks), declared_by(tasks)
         try:
             # A worker can start while its server is unreachable, and
             # a registration can be repeated after a lost answer.
@@ -138,10 +103,10 @@ class Registration:
             await self.leave(LEAVE_SECONDS)
             raise
 
-    def register_again(self, task_names: Sequence[str], declared: Declared) -> None:
+    def register_again(self, tasks: Mapping[str, Any]) -> None:
         """Registers again, because the worker's functions have changed."""
         if self._change is None:
-            self.task_names, self._declared = task_names, declared
+            self.task_names, self._declared = list(tasks), declared_by(tasks)
             self._start_change(self.until_answered(self._register))
 
     def start(self) -> None:
@@ -171,23 +136,16 @@ class Registration:
             return True
         return False
 
+    def _new_id(self) -> str:
+        self._duties.worker = new_worker_id(self._name)
+        return self._duties.worker
+
     def _new_lease(self) -> Lease:
         return Lease(self.id, self._lease_ms, self._interval)
 
     def _new_renewer(self) -> Renewer:
-        events = RenewerEvents(
-            activity=self._events.activity,
-            take_prefetched=self._events.take_prefetched,
-            requeue=self._events.requeue,
-            renewed=self._events.renewed,
-            lost=self._lost,
-            cut_off=self._events.cut_off,
-            unregistered=self._unregistered,
-            staging_is_due=self._events.staging_is_due,
-            report=self._events.report,
-        )
         return Renewer(
-            self._ledger, self.lease, events, self._thread_name, self._labels, self._server_clock, self._duties
+            self._ledger, self.lease, self._events, self._thread_name, self._labels, self._server_clock, self._duties
         )
 
     async def _register(self) -> None:
@@ -199,25 +157,25 @@ class Registration:
         if registration.waiting_functions:
             self._events.functions_wait(registration.waiting_functions)
 
-    def _lost(self) -> None:
-        if self._start_change(self._start_over()):
-            self._events.lost()
+    def start_over(self) -> bool:
+        """Registers the worker under a new id, with a new lease. False if that, or another change,
+        is already under way."""
+        return self._start_change(self._start_over())
 
-    def _unregistered(self) -> None:
-        self._start_change(self._restore_registration())
+    def restore(self) -> None:
+        """Registers the worker again: the server has lost its data."""
+        self._start_change(self._restore())
 
     async def _start_over(self) -> None:
-        """Registers the worker under a new id, with a new lease."""
         await self.renewer.stop()
-        self.id = new_worker_id(self._name)
+        self.id = self._new_id()
         await self.until_answered(self._register)
         self.lease = self._new_lease()
         self.renewer = self._new_renewer()
         self.renewer.start()
         await self.until_answered(lambda: self._events.moved(self.id))
 
-    async def _restore_registration(self) -> None:
-        """The server has lost its data: registers the worker again."""
+    async def _restore(self) -> None:
         await self.until_answered(self._register)
         self._events.data_lost()
 

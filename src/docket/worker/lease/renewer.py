@@ -10,7 +10,6 @@ import math
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from docket._aio import Backoff
@@ -19,13 +18,10 @@ from docket.ledger import Ledger, Renewal
 from docket.ledger.values import OFFER_MS
 from docket.storage.faults import SERVER_ERRORS, is_cut_off
 from docket.worker.fleet.duties import Duties
-from docket.worker.running.runs import Run
 
-from .activity import Activity
 from .lease import SHORTEST_PATIENCE, Lease
+from .lease_events import LeaseEvents
 from .reclaimer import Reclaimer
-from .self_report import EVERY_SECONDS as REPORT_SECONDS
-from .self_report import IDLE_EVERY_SECONDS as IDLE_REPORT_SECONDS
 from .server_clock import ServerClock, steady_seconds
 from .sweeper import Sweeper
 from .watchdog import Watchdog
@@ -33,25 +29,10 @@ from .watchdog import Watchdog
 LONGEST_PAUSE = 1.0
 # The worker repeats an offer after this share of the offer's lifetime.
 OFFER_AGAIN_AT = 0.35
+# A renewal carries a report if the last one is as old as this. An idle worker has less to report.
+REPORT_SECONDS, IDLE_REPORT_SECONDS = 5.0, 20.0
 # The longest time for which the thread may delay the exit of the interpreter.
 EXIT_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class RenewerEvents:
-    """The callbacks by which the renewer informs the worker. All except `activity` and
-    `take_prefetched` run in the event loop."""
-
-    activity: Callable[[], Activity]
-    take_prefetched: Callable[[], list[Run]]
-    requeue: Callable[[Run], None]
-    renewed: Callable[[Renewal], None]
-    lost: Callable[[], None]
-    cut_off: Callable[[], None]
-    unregistered: Callable[[], None]
-    staging_is_due: Callable[[], None]
-    # Runs in the thread, too: the worker's report, given the lag of its event loop.
-    report: Callable[[float], bytes]
 
 
 class Renewer:
@@ -62,7 +43,7 @@ class Renewer:
         self,
         ledger: Ledger,
         lease: Lease,
-        events: RenewerEvents,
+        events: LeaseEvents,
         name: str,
         labels: dict[str, str],
         server_clock: ServerClock,
@@ -75,15 +56,7 @@ class Renewer:
         self._loop = asyncio.get_running_loop()
         self._client: Any = None
         self._stopping = threading.Event()
-        self.watchdog: Watchdog = Watchdog(
-            ledger,
-            lease,
-            self._connected,
-            events.activity,
-            events.take_prefetched,
-            events.requeue,
-            self._call_in_loop,
-        )
+        self.watchdog: Watchdog = Watchdog(ledger, lease, self._connected, events, self._call_in_loop)
         self._reclaimer = Reclaimer(
             ledger, lease, self._connected, duties, labels, self._renew_meanwhile, self._call_in_loop, self._stopping
         )

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from docket.ledger import Ledger
-from docket.worker.running.runs import Run
 
-from .activity import Activity
 from .lease import Lease
+from .lease_events import LeaseEvents
 from .server_clock import steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
@@ -31,8 +30,8 @@ LEAST_WAIT_FOR_LOOP = 2.0
 class Watchdog:
     """Pings the event loop at intervals and measures how long the loop takes to respond.
 
-    The constructor and `requeue` run in the thread of the event loop; `step` and `ping` run in the
-    renewal thread.
+    The constructor runs in the thread of the event loop; `step` and `ping` run in the renewal
+    thread.
     """
 
     def __init__(
@@ -40,17 +39,13 @@ class Watchdog:
         ledger: Ledger,
         lease: Lease,
         client: Callable[[], Any],
-        activity: Callable[[], Activity],
-        take_prefetched: Callable[[], list[Run]],
-        requeue: Callable[[Run], None],
+        events: LeaseEvents,
         call_in_loop: Callable[..., None],
     ) -> None:
         self._ledger = ledger
         self._lease = lease
         self._client = client
-        self._activity = activity
-        self._take_prefetched = take_prefetched
-        self._requeue = requeue
+        self._events = events
         self._call_in_loop = call_in_loop
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
@@ -92,7 +87,7 @@ class Watchdog:
             self._put_back_unclaimed()
 
     def _requeue_prefetched(self) -> None:
-        runs = self._take_prefetched()
+        runs = self._events.take_prefetched()
         if not runs:
             return
         try:
@@ -102,10 +97,10 @@ class Watchdog:
         finally:
             # The loop forgets the runs. If the server was not reached, it requeues them.
             for run in runs:
-                self._call_in_loop(self._requeue, run)
+                self._call_in_loop(self._events.requeue, run)
 
     def _put_back_unclaimed(self) -> None:
-        activity = self._activity()
+        activity = self._events.activity()
         put_back = self._ledger.put_back_unclaimed(self._client(), self._lease.worker, activity.runs, activity.reading)
         if put_back:
             logger.warning("the event loop is blocked: %d task(s) that it has not read go to other workers", put_back)

@@ -19,7 +19,7 @@ from docket.ledger.letter_notes import DeathCause, LetterNote, RunNote, fingerpr
 from docket.ledger.payloads import LARGEST_RESULT, Payload
 from docket.model.states import ExecutionState
 from docket.storage.records import is_revived, read_task
-from docket.worker.fleet.deploys import deploy_fingerprint
+from docket.worker.fleet.duties import deploy_fingerprint
 
 from .results import Results
 from .runs import Run

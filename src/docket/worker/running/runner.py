@@ -22,7 +22,7 @@ from docket.dependencies import (
 from docket.errors import PayloadRefused, UnknownKey, UnknownVersion
 from docket.execution.execution import from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
-from docket.ledger import Delivery, SettleResult, unknown_function
+from docket.ledger import SettleResult, unknown_function
 from docket.model.ending_kinds import EndingKind
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
@@ -79,16 +79,6 @@ class Runner:
         self._last_claim = 0.0, from_ms(0.0)
 
     # Before the run
-
-    def accept(self, delivery: Delivery) -> Run:
-        """Makes the run of a delivery. The worker is responsible for it until it is settled."""
-        run = Run(delivery.key, delivery.record, delivery.epoch, delivery.claimed_ms, self._registration.id)
-        self._runs.add(run)
-        return run
-
-    def refuse(self, delivery: Delivery) -> None:
-        """Gives a delivery back untouched."""
-        self.requeue(self.accept(delivery))
 
     def requeue(self, run: Run) -> None:
         """Gives back a run that has not begun."""

@@ -110,7 +110,10 @@ class SettlementWriter:
     that ends cancels every task, and the settlements must still be written.
     """
 
-    def __init__(self, ledger: Ledger, name: str, deadlines: WriteDeadlines, *, offers: SlotOffers) -> None:
+    # Set before the first run: the fetcher is built later.
+    offers: SlotOffers
+
+    def __init__(self, ledger: Ledger, name: str, deadlines: WriteDeadlines) -> None:
         self._ledger = ledger
         self._deadlines = deadlines
         self._outages = ledger.server.outages
@@ -122,7 +125,6 @@ class SettlementWriter:
         self._backoff = Backoff(most=1.0)
         self._most, self._budget = BATCH, BATCH_BYTES
         self._closed = False
-        self._offers = offers
 
     @property
     def oldest_age(self) -> float:
@@ -166,7 +168,7 @@ class SettlementWriter:
                 self._start()
 
     async def _send(self, batch: list[Queued]) -> None:
-        offer = self._offers.offer_slot()
+        offer = self.offers.offer_slot()
         patience = ANSWER_SECONDS * batch[0].patience if len(batch) == 1 else None
         try:
             settlements = [item.settlement for item in batch]
@@ -178,7 +180,7 @@ class SettlementWriter:
             if offer is not None:
                 # The server may have accepted the offer, and
                 # may already have delivered a task for it.
-                self._offers.recheck()
+                self.offers.recheck()
             if isinstance(error, TRANSIENT):
                 self._outages.failed(self, "settling", error)
                 self._put_back(batch)

@@ -26,8 +26,7 @@ class Slots:
         self.turnover: int = 0
         # Starts a prefetched run in a slot that was given back. False if there is none.
         self.pass_on: Callable[[], bool] | None = None
-        # How many more slots would be free if they were
-        # not reserved; None if they are not reserved.
+        # How many more slots would be free if none were reserved; None if they are not reserved.
         self._reserved: int | None = None
         self._until_empty = False
         # Called when the slots are no longer reserved.
@@ -42,7 +41,7 @@ class Slots:
     def give_back(self) -> None:
         self.turnover += 1
         if self._reserved is not None:
-            self._keep_one()
+            self._reserve_one()
         elif self.pass_on is None or not self.pass_on():
             self.free += 1
         self._freed.set()
@@ -78,7 +77,7 @@ class Slots:
         self.count += 1
         self.give_back()
 
-    def _keep_one(self) -> None:
+    def _reserve_one(self) -> None:
         self._reserved = (self._reserved or 0) + 1
         self._release_if_empty()
 

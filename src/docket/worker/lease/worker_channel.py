@@ -20,7 +20,7 @@ from .registration import Registration
 _MOST_DOUBTFUL = 100
 
 
-class CancelListener:
+class WorkerChannel:
     """Cancels runs on request. A message counts only if it proves that a script sent it
     (docs/design/proofs.md)."""
 
@@ -29,14 +29,14 @@ class CancelListener:
         ledger: Ledger,
         subscriptions: Subscriptions,
         runs: Runs,
-        function_waits: Callable[[str], None],
+        functions_wait: Callable[[Sequence[str]], None],
         registration: Registration,
         duties: Duties,
     ) -> None:
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._runs = runs
-        self._function_waits = function_waits
+        self._functions_wait = functions_wait
         self._registration = registration
         self._duties = duties
         self._worker = b""
@@ -75,7 +75,7 @@ class CancelListener:
             if epoch.isdigit():
                 self._cancel(int(epoch))
         elif name is not None:
-            self._function_waits(_text(name))
+            self._functions_wait([_text(name)])
         elif proven_body(secret, b"D", b"duty", self._worker, message) is not None:
             # The renewal tells this worker to take the duty. Anybody may send the message again.
             if self._duties.willing:
@@ -92,8 +92,8 @@ class CancelListener:
 
     def _ask_server(self) -> None:
         doubtful, self._doubtful = self._doubtful, set()
-        for name in doubtful:
-            self._function_waits(name)
+        if doubtful:
+            self._functions_wait(list(doubtful))
         self._registration.renew_now()
 
     def _cancel(self, epoch: int) -> None:
