@@ -40,7 +40,8 @@ class DeliveryReader:
         return connection.waiting_id if connection is not None else None
 
     def interrupt(self) -> None:
-        """Ends the blocked read, as if its time had run out, or keeps the next one from blocking."""
+        """Ends the blocked read, as if its time had run
+        out, or keeps the next one from blocking."""
         self.was_interrupted = True
         if self._connection is not None:
             self._connection.interrupt()

@@ -57,7 +57,8 @@ class Duties:
         await self._ledger.resign(self.worker)
 
     async def take(self, name: str, seconds: float) -> bool:
-        """Whether this worker has the named duty. It keeps the duty for so many seconds from now."""
+        """Whether this worker has the named duty. It
+        keeps the duty for so many seconds from now."""
         return await self._ledger.lead(name, self.worker, int(seconds * 1000))
 
 
