@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from docket.attached import AttachedWorkers
-from docket.worker import drain, session
-from docket.worker.session import Session
+from docket.worker import session
+from docket.worker.session import WorkerSession
 
 PROMISED_SECONDS, EXIT_SECONDS = 5.0, 0.5
 
@@ -26,10 +26,10 @@ class FrozenTime:
         return self.now
 
 
-def make_session(monkeypatch: pytest.MonkeyPatch) -> tuple[Session, FrozenTime]:
+def make_session(monkeypatch: pytest.MonkeyPatch) -> tuple[WorkerSession, FrozenTime]:
     clock = FrozenTime()
     monkeypatch.setattr(session, "time", clock)
-    return Session(lambda: None, AttachedWorkers()), clock
+    return WorkerSession(lambda: None, AttachedWorkers()), clock
 
 
 async def test_an_idle_worker_ends_in_time_although_every_wait_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ async def test_an_idle_worker_ends_in_time_although_every_wait_runs_out(monkeypa
     assert clock.now - began <= PROMISED_SECONDS - EXIT_SECONDS + 0.01
 
 
-@pytest.mark.parametrize("seconds", [drain.USUAL.body, drain.USUAL.ending])
+@pytest.mark.parametrize("seconds", [session.USUAL.bodies, session.USUAL.endings])
 async def test_a_worker_whose_tasks_do_not_end_leaves_in_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     stopping, clock = make_session(monkeypatch)
     requeued_at = clock.now + 60

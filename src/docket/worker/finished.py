@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from docket.docket import Docket
 from docket.errors import TRANSIENT
 from docket.ledger.census import CensusRow
 from docket.ledger.reports import list_fleet
 from docket.ledger.task_pages import find_all
 
-if TYPE_CHECKING:
-    from docket.docket import Docket
-
-    from .parts import Parts
+from .parts import Parts
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

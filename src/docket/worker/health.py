@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .parts import Parts
-    from .worker import Worker
+from .parts import Parts
 
 # A loop that does not respond for this long counts as blocked.
 LOOP_SECONDS = 5.0
 
 
-def health_problem(worker: Worker) -> str | None:
-    """Why the worker is unhealthy, or None. Safe to call from any thread."""
-    if not worker.is_working:
-        return "starting" if not worker.is_stopping else "stopped"
-    if worker.is_stopping:
+def health_problem(parts: Parts) -> str | None:
+    """Why a worker that has begun to work is unhealthy, or None. Safe to call from any thread."""
+    if parts.session.is_stopping:
         return "stopping: the worker takes no new work"
-    registration = worker.staff.registration
+    registration = parts.registration
     lag = registration.renewer.watchdog.loop_lag
     if lag > LOOP_SECONDS:
         return f"the event loop has been blocked for {lag:.0f} s"
     if registration.lapsed:
         return f"the lease has not been renewed for {registration.lease.age:.0f} s"
-    parts = worker.staff
     return _stuck_work(parts) or _abandoned_threads(parts) or _no_children(parts) or _failing_service(parts)
 
 
@@ -60,8 +54,3 @@ def _failing_service(parts: Parts) -> str | None:
         if service.problem is not None:
             return f"{service.name} fails"
     return None
-
-
-def readiness_problem(worker: Worker) -> str | None:
-    """Why the worker does not take work now, or None."""
-    return None if worker.is_working and not worker.is_stopping else "not ready"

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from docket._aio import cancel_and_wait
+from docket.dependencies import plan_for
 from docket.errors import NotOpen
 from docket.model.times import duration_ms
 from docket.storage.data_safety import warn_of_data_loss
@@ -19,7 +20,6 @@ from .children.children import Children
 from .claiming.fetcher import Fetcher
 from .claiming.left_tasks import LeftTasks
 from .claiming.unknown_functions import UnknownFunctions
-from .drain import Drain
 from .fleet.duties import Duties
 from .fleet.releaser import Releaser
 from .fleet.sampler import Sampler
@@ -31,8 +31,6 @@ from .lease.lease import lease_length_ms
 from .lease.lease_events import LeaseEvents
 from .lease.registration import Registration
 from .lease.worker_channel import WorkerChannel
-from .lifecycles import lifecycles
-from .pending_cancels import clear_pending_cancels
 from .running.decisions import Decisions, RunCounts
 from .running.final_settlements import FinalSettlements
 from .running.run_closer import RunCloser
@@ -42,7 +40,7 @@ from .running.settlement_writer import SettlementWriter, WriteDeadlines
 from .running.slots import DeadlockWarning, Slots
 from .running.threads import AbandonedRuns, Threads
 from .service import Service
-from .session import Session
+from .session import Drain, WorkerSession, clear_pending_cancels
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -53,12 +51,12 @@ logger: logging.Logger = logging.getLogger("docket.worker")
 Until = Callable[["Parts"], Coroutine[Any, Any, None]]
 
 
-async def open_parts(worker: Worker, session: Session, stack: AsyncExitStack, *, has_to_end: bool) -> Parts:
+async def open_parts(worker: Worker, session: WorkerSession, stack: AsyncExitStack, *, has_to_end: bool) -> Parts:
     """Builds and starts the parts. `stack` closes them in
     reverse order, even if a later part fails to start."""
     # Life cycles open before the parts are built, so that runs see the context variables that a
     # life cycle sets. They close last.
-    for lifecycle in lifecycles(worker):
+    for lifecycle in _lifecycles(worker):
         await stack.enter_async_context(lifecycle)
     load_all()
     await warn_of_data_loss(worker.docket.server, worker.docket.keys.root)
@@ -67,18 +65,28 @@ async def open_parts(worker: Worker, session: Session, stack: AsyncExitStack, *,
     return parts
 
 
+def _lifecycles(worker: Worker) -> list[AbstractAsyncContextManager[Any]]:
+    """The life cycles of the dependency classes that the tasks and the worker use, each class once:
+    context managers that stay open while a worker runs. A class may have none."""
+    declared = [d for function in worker.docket.tasks.values() for d in plan_for(function).all()]
+    classes = {type(d): None for d in [*declared, *worker.dependencies.values()]}
+    methods = [getattr(cls, "worker_lifecycle", None) for cls in classes]
+    opened = [method(worker.docket, worker) for method in methods if method is not None]
+    return [lifecycle for lifecycle in opened if lifecycle is not None]
+
+
 class Parts:
     """The parts of one session of a worker (a call of `run_forever`
     or similar). Each session has its own parts."""
 
-    def __init__(self, worker: Worker, session: Session, *, has_to_end: bool) -> None:
-        """Each part receives parts that are built before it. Events of the lease flow the other way,
-        through `self`, and offers of slots through `settlement_writer.offers`."""
+    def __init__(self, worker: Worker, session: WorkerSession, *, has_to_end: bool) -> None:
+        """Each part receives parts that are built before it. Events of the lease flow the other
+        way, through `self`, and offers of slots through `settlement_writer.offers`."""
         docket, ledger, subscriptions = worker.docket, worker.docket.ledger, worker.docket.subscriptions
         labels, pause = worker.labels(), max(worker.reconnection_delay.total_seconds(), 0.05)
         redelivery_ms, heartbeat_ms = duration_ms(worker.redelivery_timeout), duration_ms(docket.heartbeat_interval)
         self._worker, self._docket = worker, docket
-        self.session: Session = session
+        self.session: WorkerSession = session
         self.duties: Duties = Duties(ledger)
         self.runs: Runs = Runs()
         self.slots: Slots = Slots(worker.concurrency)

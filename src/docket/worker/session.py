@@ -1,38 +1,169 @@
-"""One call of `run_forever()` or a similar method: other code can stop it and wait for its end."""
+"""One call of `run_forever()` or a similar method: other code can stop it and wait for its end.
+When it stops, runs may finish within the grace period; the rest is requeued in bounded time."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
+import logging
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from docket.attached import AttachedWorkers
 
-from .drain import AT_ONCE, LOOP_ENDS, Drain
+from .lease.lease import LeaseView
+from .running.runs import CancelReason, Runs
+
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 
 @dataclass(frozen=True, slots=True)
-class StopDeadlines:
-    """Seconds from the start of a stop until each step must be done: the services have stopped, the
-    offer is withdrawn, and the worker has left the fleet."""
+class Deadlines:
+    """Seconds until each step of a stop must be done.
+
+    From the start of the stop: the services have stopped, the offer of a slot is withdrawn. From
+    the requeue of the runs that have not finished: cancelled bodies have ended, their endings are
+    written. From the requeue, or from the start if all runs finish: the worker has left the fleet.
+    """
 
     services: float
     withdraw: float
+    bodies: float
+    endings: float
     leave: float
+    # A body that ignores its cancel gets a GeneratorExit.
+    closes_bodies: bool = False
 
 
-# `leave` counts from the end of the grace period. The process should end within five seconds: the
-# last half second is for the exit of the interpreter, and of a supervisor.
-USUAL = StopDeadlines(services=2.0, withdraw=3.0, leave=4.5)
-# For a worker that has to end at once.
-AT_ONCE_DEADLINES = StopDeadlines(services=0.6, withdraw=1.0, leave=1.8)
-# The minimum for each wait. The second value is for a worker whose server did not answer the worker
-# that ended just before it.
+# The process should end within five seconds after the grace period. The last second is for leaving
+# the fleet; of that, the last half second is for the exit of the interpreter, and of a supervisor.
+USUAL = Deadlines(services=2.0, withdraw=3.0, bodies=4.0, endings=4.0, leave=4.5)
+# For a worker that has to end at once: its docket closes, or it was asked twice to stop. Its
+# process should end within two seconds, or within five if a body ignores its cancel.
+AT_ONCE = Deadlines(services=0.6, withdraw=1.0, bodies=3.5, endings=1.2, leave=1.8)
+# An event loop that ends waits for every task.
+LOOP_ENDS = replace(AT_ONCE, closes_bodies=True)
+# The minimum for each wait, even if the end of other workers used up the time. The second value is
+# for a worker whose server did not answer the worker that ended just before it.
 LEAST_SECONDS, SILENT_SECONDS = 0.4, 0.05
 # The minimum for leaving the fleet, if all tasks of the worker have finished.
 LEAVE_SECONDS = 1.5
+# Between two checks of the deadlines while runs are requeued.
+CHECK_SECONDS = 0.1
+
+
+class Drain:
+    """Waits for the runs within the grace period, then requeues them."""
+
+    def __init__(self, runs: Runs, grace_seconds: float, lease: LeaseView) -> None:
+        self._runs = runs
+        self._grace_seconds = grace_seconds
+        self._lease = lease
+        self._deadlines = USUAL
+        self._grace_until: float | None = None
+        # The deadlines count from this time.
+        self.requeued_at: float | None = None
+        self._least = LEAST_SECONDS
+        self._bodies_until = self._endings_until = math.inf
+        self._is_announced = False
+
+    @property
+    def bodies(self) -> set[asyncio.Task[None]]:
+        return self._runs.tasks()
+
+    def begin(self) -> None:
+        """The grace period begins."""
+        self._grace_until = time.monotonic() + self._grace_seconds
+
+    async def run(self, requeue: Callable[[], None]) -> bool:
+        """Returns when nothing runs any more, or when waiting longer is pointless. A cancel calls
+        `requeue`; then the result is True."""
+        interrupted = False
+        deadline = time.monotonic() + self._grace_seconds if self._grace_until is None else self._grace_until
+        self._announce()
+        if self.requeued_at is not None:
+            # Also requeue runs that began after the first requeue.
+            self._runs.cancel_all(CancelReason.SHUTDOWN)
+        while len(self._runs) and not self._is_hopeless():
+            waiting = asyncio.ensure_future(self._runs.wait_idle())
+            try:
+                await asyncio.wait([waiting], timeout=self._pause(deadline))
+            except asyncio.CancelledError:
+                interrupted = True
+                requeue()
+            finally:
+                waiting.cancel()
+            if time.monotonic() >= deadline:
+                self.requeue(since=deadline)
+        return interrupted
+
+    def requeue(self, deadlines: Deadlines = USUAL, *, since: float, least: float = LEAST_SECONDS) -> None:
+        """Cancels and requeues the tasks that still run.
+
+        The deadlines count from `since`: the end of the grace period, or the time at which several
+        workers began to end together. Bodies and endings get at least `least` seconds from now.
+        """
+        now = time.monotonic()
+        is_first = self.requeued_at is None
+        if is_first:
+            self.requeued_at = since
+        # A repeated call must not extend the deadlines: `run` repeats it at every check.
+        if is_first or (self._deadlines is USUAL and deadlines is not USUAL):
+            self._deadlines, self._least = deadlines, least
+            assert self.requeued_at is not None
+            self._bodies_until = max(self.requeued_at + deadlines.bodies, now + least)
+            self._endings_until = max(self.requeued_at + deadlines.endings, now + least)
+        if is_first:
+            self._announce()
+            self._runs.cancel_all(CancelReason.SHUTDOWN)
+
+    def _pause(self, deadline: float) -> float:
+        if self.requeued_at is not None:
+            return min(CHECK_SECONDS, self._least)
+        return min(max(deadline - time.monotonic(), CHECK_SECONDS), 1.0)
+
+    def _announce(self) -> None:
+        bodies = len(self.bodies)
+        if bodies and not self._is_announced:
+            self._is_announced = True
+            logger.info("Shutdown requested, finishing %d running task%s", bodies, "s" if bodies > 1 else "")
+
+    def _is_hopeless(self) -> bool:
+        """Whether waiting longer is pointless: a body
+        ignores its cancel, or endings cannot be written."""
+        now, bodies = time.monotonic(), self.bodies
+        if bodies:
+            # Endings get their minimum time, however late the bodies end.
+            self._endings_until = max(self._endings_until, now + self._least)
+            return now > self._bodies_until and not self._leave_behind(bodies)
+        if self._lease.lapsed or now > self._endings_until:
+            logger.error("%d ending(s) could not be written; other workers will run those tasks again", len(self._runs))
+            return True
+        return False
+
+    def _leave_behind(self, bodies: set[asyncio.Task[None]]) -> bool:
+        """Gives up on bodies that ignore their cancel. True if closing them has ended them all, so
+        that their tasks can be requeued."""
+        logger.error("tasks that ignore their cancel are left behind: %s", ", ".join(self._runs.keys()))
+        closed = [self._close(body) for body in bodies] if self._deadlines.closes_bodies else []
+        for body in bodies:
+            # asyncio.run waits for every registered task and would never end.
+            asyncio._unregister_task(body)  # pyright: ignore[reportPrivateUsage]
+        if not closed or not all(closed):
+            return False
+        self._endings_until = time.monotonic() + LEAST_SECONDS * 2
+        return True
+
+    def _close(self, body: asyncio.Task[None]) -> bool:
+        try:
+            body.get_coro().close()
+        except RuntimeError:
+            # The body ignores GeneratorExit, too.
+            return False
+        body.cancel()
+        return True
 
 
 class Phase(enum.Enum):
@@ -45,7 +176,7 @@ class Phase(enum.Enum):
     OVER = enum.auto()
 
 
-class Session:
+class WorkerSession:
     """A session ends by itself, when the worker or its docket closes, or with its event loop."""
 
     def __init__(self, on_abandoned: Callable[[], None], attached: AttachedWorkers) -> None:
@@ -145,10 +276,10 @@ class Session:
     def _least(self) -> float:
         return SILENT_SECONDS if self._attached.is_silent else LEAST_SECONDS
 
-    def _deadlines(self) -> tuple[float, StopDeadlines]:
+    def _deadlines(self) -> tuple[float, Deadlines]:
         """The deadlines that apply, and the time from which they count."""
         if self._at_once_since is not None:
-            return self._at_once_since, AT_ONCE_DEADLINES
+            return self._at_once_since, AT_ONCE
         return time.monotonic() if self._stop_began_at is None else self._stop_began_at, USUAL
 
     def services_are_late(self) -> bool:
@@ -198,3 +329,20 @@ class Session:
             self._leave_loop()
         else:
             self._loop.call_soon_threadsafe(self._request_end, True)
+
+
+# Cancels of the asyncio task that runs the worker. Such a cancel stops the worker.
+
+
+def raise_pending_cancel() -> None:
+    """Raises a cancel that the client library swallowed during set-up (see docket._aio)."""
+    current = asyncio.current_task()
+    if current is not None and current.cancelling():
+        raise asyncio.CancelledError
+
+
+def clear_pending_cancels() -> None:
+    """Clears all pending cancels: a cancelled worker returns normally after it has stopped."""
+    current = asyncio.current_task()
+    while current is not None and current.cancelling():
+        current.uncancel()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Self
 
@@ -15,25 +17,25 @@ from docket.dependencies import Dependency, current_docket, current_worker, vali
 from docket.dependencies.resolution import SharedValues
 from docket.docket import Docket
 from docket.errors import NotOpen
-from docket.execution import Execution, TaskFunction
+from docket.execution import Execution, TaskFunction, compact_signature
+from docket.execution.arguments import resolved_signature
 from docket.execution.context import DocketContext
 from docket.ledger.workers import as_json
 from docket.model.options import NAMED_OBJECT, OPERATING, TUNING, Option, check_options, declared_options
 from docket.model.times import check_durations, from_ms
 
-from .block_context import BlockContext
 from .children.children import available_processors
 from .finished import wait_until_finished
-from .health import health_problem, readiness_problem
+from .health import health_problem
 from .lease.server_clock import ServerClock
 from .parts import Parts, Until, open_parts
-from .pending_cancels import clear_pending_cancels, raise_pending_cancel
 from .program import run_program
 from .running.call import worker_dependencies
 from .running.reporter import Reporter
 from .running.runs import Runs
-from .session import Session
-from .task_list import log_start
+from .session import WorkerSession, clear_pending_cancels, raise_pending_cancel
+
+logger: logging.Logger = logging.getLogger("docket.worker")
 
 # A worker with more slots than this starts no more threads, unless it is asked to.
 MOST_THREADS = 100
@@ -144,7 +146,7 @@ class Worker:
         self._stack: AsyncExitStack | None = None
         self.shared: SharedValues = SharedValues()
         # The current session and its parts, or those of the last session.
-        self._session: Session | None = None
+        self._session: WorkerSession | None = None
         self._parts: Parts | None = None
 
     def labels(self) -> dict[str, str]:
@@ -185,7 +187,7 @@ class Worker:
             self._session = None
             self.shared = SharedValues()
             # Runs last: shared values may use the current worker while they close.
-            stack.callback(BlockContext(self._variables()).leave)
+            stack.callback(_BlockContext(self._variables()).leave)
             stack.push_async_callback(self.shared.aclose)
             self._stack = stack.pop_all()
         return self
@@ -230,11 +232,13 @@ class Worker:
 
     def health_problem(self) -> str | None:
         """Why the worker is unhealthy. None if it claims, renews, and its event loop responds."""
-        return health_problem(self)
+        if not self.is_working:
+            return "starting" if not self.is_stopping else "stopped"
+        return health_problem(self.staff)
 
     def readiness_problem(self) -> str | None:
         """Why the worker is not ready for work, or None."""
-        return readiness_problem(self)
+        return None if self.is_working and not self.is_stopping else "not ready"
 
     def body_waits(self, execution: Execution, docket: DocketContext, key: str) -> None:
         """Notes that the body of a run waits for a task that has not begun."""
@@ -274,8 +278,8 @@ class Worker:
             raise NotOpen("the worker is not open: use it inside `async with Worker(docket) as worker:`")
         assert self._session is None or self._session.is_over, "this worker is already running"
         self.docket.attached.attach(self)
-        self._session = session = Session(self._abandoned, self.docket.attached)
-        log_start(self.name, self.docket.tasks, self.labels())
+        self._session = session = WorkerSession(self._abandoned, self.docket.attached)
+        _log_start(self.name, self.docket.tasks, self.labels())
         try:
             async with AsyncExitStack() as stack:
                 self._parts = await open_parts(self, session, stack, has_to_end=has_to_end)
@@ -341,3 +345,36 @@ class Worker:
 
 async def _never(parts: Parts) -> None:
     await asyncio.Event().wait()
+
+
+class _BlockContext:
+    """Sets context variables for the block, and restores their previous values after it."""
+
+    def __init__(self, variables: Iterable[tuple[ContextVar[Any], Any]]) -> None:
+        self._before: list[tuple[ContextVar[Any], Token[Any]]] = []
+        for variable, value in variables:
+            self._before.append((variable, variable.set(value)))
+
+    def leave(self) -> None:
+        for variable, token in reversed(self._before):
+            # A block may be left in another context than it was entered in (by test fixtures and
+            # frameworks). There is nothing to restore in that context.
+            with contextlib.suppress(ValueError):
+                variable.reset(token)
+
+
+def _log_start(worker: str, tasks: Mapping[str, Callable[..., Any]], labels: Mapping[str, str]) -> None:
+    """One line for the worker, and one for each task."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    logger.info("Starting worker %r with the following tasks:", worker, extra=dict(labels))
+    for name, function in tasks.items():
+        logger.info("* %s(%s)", name, _signature(function), extra=dict(labels))
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    try:
+        return compact_signature(resolved_signature(function))
+    except Exception:
+        # A signature that cannot be shown must not stop the worker.
+        return "..."

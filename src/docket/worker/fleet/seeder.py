@@ -8,18 +8,15 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from docket.dependencies import Perpetual, plan_for
+from docket.docket import Docket
 from docket.errors import TRANSIENT, NotDurable
 from docket.execution import TaskCall, TaskFunction
 from docket.ledger import Seed
 from docket.worker.service import Service
 
 from .duties import SEEDING, Duties, deploy_fingerprint
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

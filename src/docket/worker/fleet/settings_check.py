@@ -6,18 +6,16 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docket.declaration import shared_settings
+from docket.docket import Docket
 from docket.errors import TRANSIENT
 from docket.ledger.settings import WORKER, Declaration, declare_settings
 from docket.model.options import EVERYWHERE
 from docket.worker.service import Service
 
 from .duties import Duties
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
