@@ -13,7 +13,7 @@ from docket import Docket, ExecutionState, ProcessLost
 from docket.child.settings import ChildSettings
 from docket.worker.children.child_process import ChildProcess
 from docket.worker.children.child_runs import NeverBegan
-from docket.worker.running import redelivery_delays
+from docket.worker.claiming import deferred_tasks
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, eventually
 
@@ -23,7 +23,7 @@ from . import process_tasks as tasks
 async def test_a_worker_that_cannot_start_a_child_fails_no_task(
     docket: Docket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(redelivery_delays, "FIRST_MS", 20)
+    monkeypatch.setattr(deferred_tasks, "FIRST_MS", 20)
     spawn, refusals = ChildProcess._spawn, list[int]()
 
     def refuse(child: ChildProcess, descriptor: int) -> subprocess.Popen[bytes]:

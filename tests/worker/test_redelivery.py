@@ -9,7 +9,7 @@ import pytest
 
 from docket import Docket, Execution, Worker
 from docket.dependencies import CompletionHandler
-from docket.worker.running.redelivery_delays import MOST_REMEMBERED, RedeliveryDelays
+from docket.worker.claiming.deferred_tasks import MOST_REMEMBERED, RedeliveryDelays
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, eventually
 

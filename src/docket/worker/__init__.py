@@ -1,6 +1,6 @@
 """The worker: one runner and several small services."""
 
-from .fallback import default_fallback_task
+from .claiming.deferred_tasks import default_fallback_task
 from .worker import Worker
 
 __all__ = ["Worker", "default_fallback_task"]

@@ -64,7 +64,7 @@ async def _only_unreadable_are_left(docket: Docket, parts: Parts, counts: Census
     """Whether nothing runs, and this worker could not read any of the tasks that wait: they are of
     a newer release, or sealed with a key that it does not have. They are not failed, because a
     worker that can read them may start."""
-    left = parts.left_tasks
+    left = parts.deferred_tasks
     if counts.running or left.count < counts.unfinished - counts.held:
         return False
     keys: set[str] = set()

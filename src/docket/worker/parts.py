@@ -17,9 +17,8 @@ from docket.storage.data_safety import warn_of_data_loss
 from docket.storage.scripts import load_all
 
 from .children.children import Children
+from .claiming.deferred_tasks import DeferredTasks, UnknownFunctions
 from .claiming.fetcher import Fetcher
-from .claiming.left_tasks import LeftTasks
-from .claiming.unknown_functions import UnknownFunctions
 from .fleet.duties import Duties
 from .fleet.releaser import Releaser
 from .fleet.sampler import Sampler
@@ -103,14 +102,14 @@ class Parts:
         self.settlement_writer: SettlementWriter = SettlementWriter(ledger, docket.name, deadlines)
         self.unknown_functions: UnknownFunctions = UnknownFunctions(worker, has_to_end=has_to_end)
         run_counts, final = RunCounts(worker.run_limits), FinalSettlements(worker, deadlines)
-        self.left_tasks: LeftTasks = LeftTasks(self.slots)
+        self.deferred_tasks: DeferredTasks = DeferredTasks(self.slots)
         self.run_closer: RunCloser = RunCloser(self.runs, self.slots, self.settlement_writer, worker.reporter)
         self.runner: Runner = Runner(
             worker,
             self.registration,
             self.runs,
             self.slots,
-            Decisions(worker, final, run_counts, self.left_tasks),
+            Decisions(worker, final, run_counts, self.deferred_tasks),
             run_counts,
             self.run_closer,
             self.unknown_functions,

@@ -130,7 +130,7 @@ class _ProcessCall:
         """The system lacks processes or descriptors. That is not the fault of the task: it waits,
         longer each time, until this worker or another one has a child for it."""
         key, reason = self._execution.key, f"no child process can be started: {error}"
-        delay_ms = self._worker.staff.left_tasks.delay_ms(key, reason)
+        delay_ms = self._worker.staff.deferred_tasks.delay_ms(key, reason)
         return AdmissionBlocked(self._execution, reason, retry_delay=timedelta(milliseconds=delay_ms))
 
     def _request(self) -> RunRequest:

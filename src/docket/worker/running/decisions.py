@@ -30,10 +30,9 @@ from docket.execution.execution import NextRun
 from docket.ledger import Settlement, as_blocked, as_chain_end, as_going_on, as_retry, requeue, reschedule
 from docket.model.ending_kinds import EndingKind
 from docket.model.times import duration_ms
-from docket.worker.claiming.left_tasks import LeftTasks
+from docket.worker.claiming.deferred_tasks import DeferredTasks, RedeliveryDelays
 
 from .final_settlements import FinalSettlements
-from .redelivery_delays import RedeliveryDelays
 from .runs import CancelReason, Run, RunEnd, Unwritten
 
 if TYPE_CHECKING:
@@ -96,12 +95,14 @@ class Answer:
 class Decisions:
     """Decides for each run of one worker."""
 
-    def __init__(self, worker: Worker, final: FinalSettlements, run_counts: RunCounts, left_tasks: LeftTasks) -> None:
+    def __init__(
+        self, worker: Worker, final: FinalSettlements, run_counts: RunCounts, deferred_tasks: DeferredTasks
+    ) -> None:
         self._worker = worker
         self._report = worker.reporter
         self._run_counts = run_counts
         self._redelivery = RedeliveryDelays(duration_ms(worker.redelivery_timeout))
-        self._left_tasks = left_tasks
+        self._deferred = deferred_tasks
         self._final = final
 
     # Runs whose body ended
@@ -265,8 +266,8 @@ class Decisions:
 
     def left_for_others(self, run: Run, error: Exception) -> Settlement:
         """A worker of a newer release, or with other keys, may run the task."""
-        self._left_tasks.note_unreadable(run.key)
-        return requeue(run.key, run.epoch, delay_ms=self._left_tasks.delay_ms(run.key, str(error)))
+        self._deferred.note_unreadable(run.key)
+        return requeue(run.key, run.epoch, delay_ms=self._deferred.delay_ms(run.key, str(error)))
 
     def unreadable(self, run: Run, error: Exception) -> Settlement:
         """The task fails and is kept as a dead letter."""

@@ -27,8 +27,8 @@ from docket.model.ending_kinds import EndingKind
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import STORED_APART, is_stored_apart, read_task
+from docket.worker.claiming.deferred_tasks import UnknownFunctions, not_registered
 from docket.worker.claiming.loader import Loader
-from docket.worker.claiming.unknown_functions import UnknownFunctions, not_registered
 
 from .call import call
 from .decisions import SPENT, Decisions, RunCounts

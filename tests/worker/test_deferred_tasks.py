@@ -13,8 +13,8 @@ import pytest
 
 from docket import Docket, Keyring, Worker
 from docket.storage.records import TASK_HEADER, read_task
-from docket.worker.claiming.left_tasks import LONGEST_PACE_MS, MOST_REASONS, LeftTasks
-from docket.worker.running import redelivery_delays
+from docket.worker.claiming import deferred_tasks
+from docket.worker.claiming.deferred_tasks import LONGEST_PACE_MS, MOST_REASONS, DeferredTasks
 from docket.worker.running.slots import Slots
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
@@ -42,7 +42,7 @@ async def due_ms(docket: Docket, key: str) -> float:
 async def test_a_record_of_a_newer_release_waits_longer_each_time_and_is_logged_once(
     docket: Docket, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redelivery_delays, "FIRST_MS", 20)
+    monkeypatch.setattr(deferred_tasks, "FIRST_MS", 20)
     ran.clear()
     docket.register(work)
     dues: list[float] = []
@@ -138,7 +138,7 @@ async def test_a_worker_that_has_to_end_leaves_what_it_cannot_read_to_a_worker_t
 
 
 def test_the_delay_of_a_task_doubles_up_to_a_minute() -> None:
-    left = LeftTasks(Slots(10))
+    left = DeferredTasks(Slots(10))
 
     longest = [1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]
     assert all(delay / 2 <= left.delay_ms("a", "r") <= delay for delay in longest)
@@ -146,7 +146,7 @@ def test_the_delay_of_a_task_doubles_up_to_a_minute() -> None:
 
 def test_very_many_tasks_are_spread_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
-    left = LeftTasks(Slots(10))
+    left = DeferredTasks(Slots(10))
 
     delays = [left.delay_ms(str(n), "r") for n in range(200_000)]
     assert 500 <= delays[0] <= 1000
@@ -158,7 +158,7 @@ def test_very_many_tasks_are_spread_over_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_attacker_who_invents_reasons_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    left = LeftTasks(Slots(10))
+    left = DeferredTasks(Slots(10))
     with caplog.at_level(logging.WARNING, "docket.worker"):
         for n in range(1000):
             left.delay_ms("a", f"reason {n}")
