@@ -19,7 +19,7 @@ from docket.dead import Letter
 from docket.dependencies.fingerprints import fingerprint
 from docket.ledger import Delivery, finish
 from docket.ledger.endings import Ending
-from docket.ledger.letter_notes import DeathCause, LetterNote, RunNote, fingerprint_lines
+from docket.ledger.letters import DeathCause, LetterNote, RunNote, fingerprint_lines
 from docket.model.states import ExecutionState
 
 from .stalls import Delays, Pinger, quick_server
@@ -56,13 +56,13 @@ def _failed(docket: Docket, run: Delivery, number: int) -> Any:
 async def write_letters(docket: Docket, count: int) -> None:
     """Tasks fail as fast as the scripts permit, without a worker."""
     ledger, worker = docket.ledger, "bench~1"
-    await ledger.register(worker, 3_600_000, ["send"])
+    await ledger.fleet.register(worker, 3_600_000, ["send"])
     for start in range(0, count, 1000):
         numbers = range(start, min(start + 1000, count))
         await docket.add_many([docket.call(send, key=f"mail-{n}")(n % CUSTOMERS) for n in numbers])
-        while runs := await ledger.take(worker, '"w"', 50):
-            await ledger.settle([_failed(docket, run, int(run.key.partition("-")[2])) for run in runs])
-    await ledger.leave(worker)
+        while runs := await ledger.deliveries.take(worker, '"w"', 50):
+            await ledger.tasks.settle([_failed(docket, run, int(run.key.partition("-")[2])) for run in runs])
+    await ledger.fleet.leave(worker)
 
 
 async def _first_page(docket: Docket, **filter: Any) -> list[Letter]:

@@ -152,7 +152,7 @@ class Harness:
         for key in ENDLESS:
             await requests.cancel(key)
         deadline = time.monotonic() + self._options.drain_seconds
-        while await docket.ledger.unfinished():
+        while await docket.ledger.queries.unfinished():
             await requests.resume_all()
             if time.monotonic() > deadline:
                 await self._note_unfinished(docket)

@@ -14,7 +14,19 @@ import docket
 ROOT = Path(docket.__file__).parent
 CLIENT_LIBRARIES = {"redis", "hiredis"}
 # Methods that send a command or a script by its name.
-SENDING = {"ask", "ask_alone", "ask_blocking", "execute_command", "run_blocking", "tell", "evalsha", "eval"}
+SENDING = {
+    "ask",
+    "ask_alone",
+    "ask_blocking",
+    "execute_command",
+    "run_blocking",
+    "run_script",
+    "run_script_and_wait",
+    "run_script_blocking",
+    "tell",
+    "evalsha",
+    "eval",
+}
 
 
 def modules_outside(*packages: str) -> list[Path]:
@@ -34,7 +46,7 @@ def imports_at_run_time(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def sent_by_name(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Calls such as `server.ask(key, "GET", key)` and `ledger.ask("census", ())`."""
+    """Calls such as `server.ask(key, "GET", key)` and `ledger.run_script("census", ())`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SENDING:
             words = [word.value for word in node.args[:3] if isinstance(word, ast.Constant)]
@@ -65,7 +77,7 @@ def test_only_the_ledger_and_storage_send_commands_and_scripts() -> None:
     [
         'await self._connection.ask("XREADGROUP", "GROUP", group)',
         'await server.ask(key, "ZSCORE", key, name)',
-        'await ledger.ask("next_due", ())',
+        'await ledger.run_script("next_due", ())',
         'await client.execute_command("PING")',
     ],
 )

@@ -94,7 +94,7 @@ class BulkScheduler(Scheduler):
         """A function that adds a usual call with a new key to a batch, at little cost. It returns
         False for any other call."""
         docket = self._docket
-        if replace or self._enqueue_batch != self._ledger.enqueue or not docket.strike_list.is_empty:
+        if replace or self._enqueue_batch != self._ledger.tasks.enqueue or not docket.strike_list.is_empty:
             return _add_nothing
         if not self._declaring.begun:
             self._declaring.begin()
@@ -140,7 +140,7 @@ class BulkScheduler(Scheduler):
             await self._send_tasks(list(zip(batch.executions, batch.tasks, strict=True)), replace)
             return
         try:
-            now_ms, stored_before = await self._ledger.enqueue_new(batch.values)
+            now_ms, stored_before = await self._ledger.tasks.enqueue_new(batch.values)
         except ServerUnreachable as error:
             await self._send_again(batch, error)
         except Exception as error:

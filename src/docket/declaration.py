@@ -14,7 +14,7 @@ from docket._aio import cancel_and_wait
 from docket.errors import DocketError
 from docket.instrumentation import suppress_traces
 from docket.ledger import Ledger
-from docket.ledger.settings import PRODUCER, Declaration, declare_settings
+from docket.ledger.fleet import PRODUCER, Declaration
 from docket.model.keeping import Keep
 from docket.model.times import duration_ms
 
@@ -77,4 +77,4 @@ class SettingsDeclaration:
         suppress_traces()
         # Ignore errors here: if the server is unreachable, the user's own calls report it.
         with contextlib.suppress(DocketError):
-            await declare_settings(self._ledger, self._own)
+            await self._ledger.fleet.declare_settings(self._own)

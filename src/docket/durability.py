@@ -28,7 +28,7 @@ def enqueue_for(ledger: Ledger, durability: Durability, timeout: timedelta) -> E
     """The function that schedules a batch. The data of
     `memory://` ends with its process, so it needs no replica."""
     if durability == "primary" or ledger.server.address.kind is ServerKind.MEMORY:
-        return ledger.enqueue
+        return ledger.tasks.enqueue
     return ReplicaWait(ledger, max(duration_ms(timeout), 1)).enqueue
 
 
@@ -45,7 +45,7 @@ class ReplicaWait:
         for task in tasks:
             # A key of the caller's own is not sent again after a lost answer.
             task.made_up = task.made_up or task.fresh or task.unanswered
-        results, replicas = await self._ledger.enqueue_and_wait(tasks, self._wait_ms)
+        results, replicas = await self._ledger.tasks.enqueue_and_wait(tasks, self._wait_ms)
         if isinstance(replicas, int) and replicas > 0:
             return results
         for task, result in zip(tasks, results, strict=True):

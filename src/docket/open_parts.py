@@ -9,7 +9,6 @@ from docket.bulk import BulkScheduler
 from docket.execution.manual_runs import ManualRuns
 from docket.execution.stored_results import ResultStore
 from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
-from docket.ledger.foreign import warn_of_foreign
 from docket.ledger.tasks import BATCH
 from docket.model.times import duration_ms
 from docket.storage.data_safety import warn_of_missing_replica
@@ -34,7 +33,7 @@ class OpenParts:
         self.subscriptions: Subscriptions = Subscriptions(docket.server, docket.name, self.keys.root, self.keys)
         self.scheduler: BulkScheduler = BulkScheduler(docket, self.ledger)
         self.progress_batcher: Batcher[ProgressChange, bytes | Unwritten] = Batcher(
-            self.ledger.progress,
+            self.ledger.tasks.progress,
             most=BATCH,
             weigh=lambda change: change.weight,
             in_flight=2,
@@ -54,7 +53,7 @@ class OpenParts:
             stack.push_async_callback(parts.subscriptions.aclose)
             stack.push_async_callback(docket.strike_list.close)
             await docket.strike_list.follow(docket.server, parts.subscriptions, parts.keys)
-            await warn_of_foreign(parts.ledger, docket.name)
+            await parts.ledger.foreign.warn(docket.name)
             if docket.durability == "replica":
                 await warn_of_missing_replica(docket.server, parts.keys.root)
             stack.push_async_callback(parts.scheduler.flush)

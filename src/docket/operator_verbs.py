@@ -23,10 +23,9 @@ from docket.inspection.task_pages import MOST_TASKS, find_page
 from docket.inspection.task_summaries import TaskSummary
 from docket.inspection.why import find_reason
 from docket.instrumentation import TASKS_CANCELLED
-from docket.ledger.audit import audited, in_words, note_cancel
-from docket.ledger.changes import Cancelled, Rescheduled, cancel_many, reschedule
+from docket.ledger.audit import in_words
 from docket.ledger.history import FinishedRun
-from docket.ledger.reports import read_declarations
+from docket.ledger.tasks import Cancelled, Rescheduled
 from docket.model.times import from_ms, to_ms
 from docket.registry import name_of
 from docket.spans import request_span
@@ -97,7 +96,7 @@ class OperatorVerbs(ABC):
         await self._instruct(Restore(_name_or_none(function), parameter, Operator.read(operator), value))
 
     async def _instruct(self, instruction: StrikeInstruction) -> None:
-        async with audited(self._docket.ledger, instruction.direction, instruction.call_repr()):
+        async with self._docket.ledger.audit.change(instruction.direction, instruction.call_repr()):
             with request_span(self._docket, instruction.direction, instruction.labels()):
                 await self._docket.strike_list.send_instruction(instruction)
 
@@ -119,7 +118,7 @@ class OperatorVerbs(ABC):
         pair, Unserializable if the value cannot be stored, and TooManyPauses.
         """
         rule = _rule(function, parameter, operator, value)
-        async with audited(self._docket.ledger, "pause", rule.call_repr()):
+        async with self._docket.ledger.audit.change("pause", rule.call_repr()):
             with request_span(self._docket, "pause", rule.labels()):
                 return await self._docket.pause_store.pause(rule)
 
@@ -139,13 +138,13 @@ class OperatorVerbs(ABC):
         if isinstance(function, Pause):
             return await self._resume_listed(function)
         rule = _rule(function, parameter, operator, value)
-        async with audited(self._docket.ledger, "resume", rule.call_repr()) as entry:
+        async with self._docket.ledger.audit.change("resume", rule.call_repr()) as entry:
             with request_span(self._docket, "resume", rule.labels()):
                 held = entry.count = await self._docket.pause_store.resume(rule)
         return held
 
     async def _resume_listed(self, pause: Pause) -> int:
-        async with audited(self._docket.ledger, "resume", str(pause)) as entry:
+        async with self._docket.ledger.audit.change("resume", str(pause)) as entry:
             with request_span(self._docket, "resume"):
                 held = entry.count = await self._docket.pause_store.resume_id(pause.id)
         return held
@@ -162,10 +161,10 @@ class OperatorVerbs(ABC):
         unknown key is not an error."""
         with request_span(self._docket, "cancel", {"docket.key": key}):
             # The worker counts a cancelled run when it has ended.
-            became = await self._docket.ledger.cancel(key)
+            became = await self._docket.ledger.tasks.cancel(key)
             if became == 1:
                 TASKS_CANCELLED.add(1, self._docket.labels())
-        await note_cancel(self._docket.ledger, key, became)
+        await self._docket.ledger.audit.note_cancel(key, became)
 
     async def clear(
         self,
@@ -183,9 +182,9 @@ class OperatorVerbs(ABC):
             raise ValueError(f"clear(state={state.value}): only waiting tasks are cleared: scheduled or queued")
         name = _name_or_none(function)
         about = {"function": name, "key_prefix": key_prefix, "state": state and state.value}
-        async with audited(self._docket.ledger, "clear", in_words(about)) as entry:
+        async with self._docket.ledger.audit.change("clear", in_words(about)) as entry:
             with request_span(self._docket, "clear"):
-                entry.count = removed = await self._docket.ledger.clear(name, key_prefix, state)
+                entry.count = removed = await self._docket.ledger.tasks.clear(name, key_prefix, state)
         TASKS_CANCELLED.add(removed, self._docket.labels())
         return removed
 
@@ -212,7 +211,7 @@ class OperatorVerbs(ABC):
         if not places:
             return CancelReport()
         about = str(filter) or "everything"
-        async with audited(self._docket.ledger, "cancel_matching", about) as entry:
+        async with self._docket.ledger.audit.change("cancel_matching", about) as entry:
             with request_span(self._docket, "cancel_matching"):
                 report = await self._cancel(filter.within(places), running, cursor, patience)
             entry.count = report.cancelled + report.requested
@@ -241,11 +240,11 @@ class OperatorVerbs(ABC):
 
         Raises ValueError if no worker has declared when the function runs.
         """
-        task = (await self._docket.ledger.get(key)).task
+        task = (await self._docket.ledger.tasks.get(key)).task
         if task is None:
             return None
         seen_ms = to_ms(due) if due is not None else task.due_ms
-        declared = await read_declarations(self._docket.ledger, [task.function_name])
+        declared = await self._docket.ledger.fleet.declarations([task.function_name])
         when = following_run(declared.get(task.function_name, {}), from_ms(seen_ms), self._docket.now())
         if when is None:
             raise ValueError(
@@ -256,10 +255,10 @@ class OperatorVerbs(ABC):
         return when if moved else None
 
     async def _reschedule(self, action: str, key: str, due_ms: float, seen: datetime | None, about: str) -> bool:
-        async with audited(self._docket.ledger, action, about) as entry:
+        async with self._docket.ledger.audit.change(action, about) as entry:
             with request_span(self._docket, action, {"docket.key": key}):
-                became, _ = await reschedule(
-                    self._docket.ledger, key, due_ms, to_ms(seen) if seen is not None else None
+                became, _ = await self._docket.ledger.tasks.reschedule(
+                    key, due_ms, to_ms(seen) if seen is not None else None
                 )
             entry.count = int(became is Rescheduled.MOVED)
             entry.outcome = "done" if became is Rescheduled.MOVED else became.name.lower().replace("_", " ")
@@ -275,8 +274,8 @@ class OperatorVerbs(ABC):
             page = await find_page(self._docket, filter, cursor=cursor, size=MOST_TASKS)
             if most is None:
                 most = page.examined + _MOST_TIMES * (page.total or 0) + _MORE
-            for became in await cancel_many(
-                self._docket.ledger, [_fence(task) for task in page.tasks], with_running=running
+            for became in await self._docket.ledger.tasks.cancel_many(
+                [_fence(task) for task in page.tasks], with_running=running
             ):
                 counts[became] += 1
             cursor = page.cursor

@@ -194,4 +194,4 @@ async def test_ten_thousand_calls_take_a_few_round_trips(docket: Docket) -> None
     counts = await command_counts(docket)
     # In batches of 200, which keep the server busy for a few milliseconds.
     assert 0 < counts["evalsha"] + counts["eval"] <= 55
-    assert (await docket.ledger.census()).scheduled == 10_000
+    assert (await docket.ledger.queries.census()).scheduled == 10_000

@@ -30,7 +30,7 @@ from docket import (
 from docket import sync as sync_docket
 from docket.dead import Letter, Report
 from docket.dependencies import Cooldown
-from docket.ledger.letters import LetterRow, trim_letters
+from docket.ledger.letters import LetterRow
 from docket.settings import change_settings
 from docket.storage.faults import ServerGone
 from tests.nodes import keys_like
@@ -291,7 +291,7 @@ async def test_a_batch_outlives_one_lost_answer_of_every_kind(
         await registered.add(send, key=f"k{number}")(number)
     await worker.run_until_finished()
     ledger, lost = type(registered.ledger), set[str]()
-    ask = ledger.ask
+    ask = ledger.run_script
 
     async def loses_first_answer(self: Any, script: str, *arguments: Any, **options: Any) -> Any:
         answer = await ask(self, script, *arguments, **options)
@@ -300,7 +300,7 @@ async def test_a_batch_outlives_one_lost_answer_of_every_kind(
             raise ServerGone("the answer was lost")
         return answer
 
-    monkeypatch.setattr(ledger, "ask", loses_first_answer)
+    monkeypatch.setattr(ledger, "run_script", loses_first_answer)
     report = await registered.dead.retry(everything=True)
     assert {"count_letters", "list_letters", "retry_letters"} <= lost
     assert (report.matched, report.retried, report.gone) == (3, 3, 0)
@@ -560,7 +560,7 @@ async def test_letters_are_trimmed_by_the_leader(registered: Docket, worker: Wor
         await redis.zadd(registered.keys.key("letter-ends"), {b"%016d" % (await registered.dead.mark()): 1})
     client = registered.server.threaded_client(lambda: 90.0, registered.keys.stream)
     try:
-        trimmed = await asyncio.to_thread(trim_letters, registered.ledger, client)
+        trimmed = await asyncio.to_thread(registered.ledger.letters.trim, client)
     finally:
         client.close()
     assert (trimmed.ended, trimmed.dropped, trimmed.letters) == (1, 0, 2)

@@ -254,7 +254,7 @@ async def test_a_follower_that_outlives_the_docket_is_cancelled_quietly(name: st
 async def test_the_current_state_is_not_told_twice(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
     """An event that arrives between the subscription and the lookup tells what the lookup shows."""
     execution = await docket.add(noop, when=later(), key="k")()
-    look, has_changed = docket.ledger.get, asyncio.Event()
+    look, has_changed = docket.ledger.tasks.get, asyncio.Event()
 
     async def late(key: str, *, to_wait: bool = False) -> TaskStatus:
         if not has_changed.is_set():
@@ -264,7 +264,7 @@ async def test_the_current_state_is_not_told_twice(docket: Docket, monkeypatch: 
                 await inbox.get()
         return await look(key, to_wait=to_wait)
 
-    monkeypatch.setattr(docket.ledger, "get", late)
+    monkeypatch.setattr(docket.ledger.tasks, "get", late)
     states: list[str] = []
     async for event in execution.subscribe():
         if event["type"] == "state":

@@ -225,7 +225,7 @@ async def test_a_manual_run_keeps_its_task_while_the_docket_is_open(name: str, u
         async with running(worker):
             await asyncio.sleep(1.0)
             assert {info.name for info in await docket.workers()} == {worker.name}
-        await docket.ledger.ask("sweep", (500, 0, 0, b"", ""))
+        await docket.ledger.run_script("sweep", (500, 0, 0, b"", ""))
 
         await execution.mark_as_completed()
         await execution.sync()
@@ -247,8 +247,8 @@ async def test_a_manual_run_whose_docket_was_closed_is_run_by_a_worker(docket: D
         assert await claimed.claim("by hand")
 
     async def is_put_back() -> bool:
-        await docket.ledger.ask("sweep", (500, 0, 0, b"", ""))
-        return (await docket.ledger.get("k")).run is None
+        await docket.ledger.run_script("sweep", (500, 0, 0, b"", ""))
+        return (await docket.ledger.tasks.get("k")).run is None
 
     await eventually(is_put_back, "the task is put back")
     await run_everything(docket)

@@ -88,7 +88,7 @@ async def test_another_process_reads_the_same_arguments_and_result(json_docket: 
 async def test_an_argument_that_json_cannot_represent_fails_at_add_by_name(json_docket: Docket) -> None:
     with pytest.raises(Unserializable, match="checkout: argument 'basket', of type dict"):
         await json_docket.add(checkout)({"items": {}, "at": NOW})  # type: ignore[arg-type]
-    assert (await json_docket.ledger.census()).unfinished == 0
+    assert (await json_docket.ledger.queries.census()).unfinished == 0
 
 
 async def test_a_behaviour_that_is_passed_by_keyword_is_refused_by_name(json_docket: Docket) -> None:
@@ -186,4 +186,4 @@ async def test_a_pickled_call_is_buried_without_decoding(json_docket: Docket) ->
                 await within(finished.get_result(timeout=WAIT_LIMIT))
         await finished.sync()
         assert finished.state is ExecutionState.FAILED
-        assert (await json_docket.ledger.census()).dead == 1
+        assert (await json_docket.ledger.queries.census()).dead == 1

@@ -9,7 +9,7 @@ import pytest
 
 from docket import Docket, ExecutionState, Perpetual, Retry, Worker
 from docket.errors import ExecutionCancelled, Undecodable
-from docket.ledger.task_pages import Source, TaskQuery, find_tasks
+from docket.ledger.queries import Source, TaskQuery
 from tests.running import at_work
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
@@ -51,7 +51,7 @@ async def test_queries_tell_how_large_the_arguments_are(docket: Docket) -> None:
     await docket.add(echo, key="large")(b"v" * LARGE)
     for query in (TaskQuery(), TaskQuery(function="echo")):
         for with_calls in (True, False):
-            page = await find_tasks(docket.ledger, Source.EVERY, query, None, 100, 100, with_calls=with_calls)
+            page = await docket.ledger.queries.find(Source.EVERY, query, None, 100, 100, with_calls=with_calls)
             (row,) = page.tasks
             assert LARGE < row.call_size < LARGE + KB
 

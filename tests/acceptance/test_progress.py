@@ -419,4 +419,4 @@ async def test_following_an_unknown_key_raises(docket: Docket, followed: str) ->
 
 
 async def is_parked(docket: Docket) -> bool:
-    return (await docket.ledger.census()).parked == 1
+    return (await docket.ledger.queries.census()).parked == 1

@@ -110,7 +110,7 @@ def test_a_failed_task_is_shown_from_its_dead_letter_when_its_record_has_expired
             await eventually(lambda: is_gone(docket), "the record has expired")
 
     async def is_gone(docket: Docket) -> bool:
-        return (await docket.ledger.get("failed")).finished is None
+        return (await docket.ledger.tasks.get("failed")).finished is None
 
     asyncio.run(fail_and_expire())
     shown = docket_command("show", "failed", "--url", url).stdout

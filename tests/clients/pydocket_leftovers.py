@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from docket import Docket, ExecutionState
-from docket.ledger.foreign import count_foreign, import_foreign
 from tests.running import run_everything
 
 PROGRAM = """
@@ -70,12 +69,12 @@ async def test_tasks_of_the_real_pydocket_are_taken_over(name: str, url: str) ->
     leave(name, url, READY="1")
     async with Docket(name=name, url=url) as docket:
         docket.register(note, names=["note", "note_later"])
-        assert (await count_foreign(docket.ledger)).total >= 3
+        assert (await docket.ledger.foreign.count()).total >= 3
 
-        imported = await import_foreign(docket.ledger, docket.payloads)
+        imported = await docket.ledger.foreign.take_over(docket.payloads)
         assert (imported.scheduled, imported.queued, imported.unreadable) == (1, 3, [])
         assert imported.strikes == 1
-        assert (await count_foreign(docket.ledger)).total == 0
+        assert (await docket.ledger.foreign.count()).total == 0
 
         later = await docket.get_execution("later")
         assert later is not None

@@ -15,7 +15,7 @@ import pytest
 
 from docket import Docket, ExecutionState
 from docket.cli.importing import show
-from docket.ledger.foreign import Imported, count_foreign, import_foreign
+from docket.ledger.foreign import Imported
 from tests.running import run_everything, running, worker_for
 from tests.waiting import eventually
 
@@ -52,7 +52,7 @@ async def test_opening_says_what_pydocket_left_and_changes_nothing(
     assert "pydocket has stored 2 tasks" in caplog.text
     assert f"docket import --docket {docket.name}" in caplog.text
     assert len(await left(docket)) == 3
-    assert (await count_foreign(docket.ledger)).total == 2
+    assert (await docket.ledger.foreign.count()).total == 2
 
 
 async def test_opening_says_nothing_about_tasks_of_docket(knowing: Docket, caplog: pytest.LogCaptureFixture) -> None:
@@ -69,7 +69,7 @@ async def test_tasks_are_taken_over_with_key_time_and_arguments(knowing: Docket)
     await leave_scheduled(knowing, "later", "note", "ada", when=when, number=5)
     await leave_queued(knowing, "ready", "note", 1, two=2)
 
-    assert await import_foreign(knowing.ledger, knowing.payloads) == Imported(scheduled=1, queued=1)
+    assert await knowing.ledger.foreign.take_over(knowing.payloads) == Imported(scheduled=1, queued=1)
     found = await knowing.get_execution("later")
     assert found is not None
     assert (found.function_name, found.args, found.kwargs) == ("note", ("ada",), {"number": 5})
@@ -80,7 +80,7 @@ async def test_tasks_are_taken_over_with_key_time_and_arguments(knowing: Docket)
     await run_everything(knowing)
     assert seen == [((1,), {"two": 2})]
     assert await left(knowing) == []
-    assert (await count_foreign(knowing.ledger)).total == 0
+    assert (await knowing.ledger.foreign.count()).total == 0
 
 
 async def test_a_second_import_finds_nothing(knowing: Docket) -> None:
@@ -88,9 +88,9 @@ async def test_a_second_import_finds_nothing(knowing: Docket) -> None:
         await leave_queued(knowing, f"ready-{number}", "note", number)
         await leave_scheduled(knowing, f"later-{number}", "note", number, when=now() + timedelta(milliseconds=1))
     first, second = await asyncio.gather(
-        import_foreign(knowing.ledger, knowing.payloads), import_foreign(knowing.ledger, knowing.payloads)
+        knowing.ledger.foreign.take_over(knowing.payloads), knowing.ledger.foreign.take_over(knowing.payloads)
     )
-    third = await import_foreign(knowing.ledger, knowing.payloads)
+    third = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
 
     assert (first.scheduled + second.scheduled, first.queued + second.queued) == (5, 5)
@@ -103,7 +103,7 @@ async def test_an_import_that_is_cut_off_goes_on_where_it_was(knowing: Docket, m
     monkeypatch.setattr("docket.ledger.foreign._PAGE", 2)
     for number in range(6):
         await leave_queued(knowing, f"ready-{number}", "note", number)
-    ask, calls = knowing.ledger.ask, []
+    ask, calls = knowing.ledger.run_script, []
 
     async def cut_off(script: str, arguments: Any) -> Any:
         reply = await ask(script, arguments)
@@ -112,11 +112,11 @@ async def test_an_import_that_is_cut_off_goes_on_where_it_was(knowing: Docket, m
             raise ConnectionError("cut off")
         return reply
 
-    monkeypatch.setattr(knowing.ledger, "ask", cut_off)
+    monkeypatch.setattr(knowing.ledger, "run_script", cut_off)
     with pytest.raises(ConnectionError):
-        await import_foreign(knowing.ledger, knowing.payloads)
+        await knowing.ledger.foreign.take_over(knowing.payloads)
     monkeypatch.undo()
-    rest = await import_foreign(knowing.ledger, knowing.payloads)
+    rest = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
 
     assert rest.queued == 2
@@ -125,7 +125,7 @@ async def test_an_import_that_is_cut_off_goes_on_where_it_was(knowing: Docket, m
 
 async def test_a_task_that_a_lost_worker_of_pydocket_had_taken_is_taken_over(knowing: Docket) -> None:
     await leave_taken(knowing, "taken", "note", 1)
-    imported = await import_foreign(knowing.ledger, knowing.payloads)
+    imported = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
 
     assert imported.queued == 1
@@ -135,7 +135,7 @@ async def test_a_task_that_a_lost_worker_of_pydocket_had_taken_is_taken_over(kno
 async def test_a_key_that_docket_has_a_task_for_keeps_it(knowing: Docket) -> None:
     await knowing.add(note, key="same")("ours")
     await leave_queued(knowing, "same", "note", "theirs")
-    imported = await import_foreign(knowing.ledger, knowing.payloads)
+    imported = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
 
     assert imported == Imported(already_there=["same"])
@@ -146,9 +146,9 @@ async def test_a_key_that_docket_has_a_task_for_keeps_it(knowing: Docket) -> Non
 async def test_a_task_whose_key_docket_has_is_kept_and_taken_over_later(knowing: Docket, leave: Any) -> None:
     await leave(knowing, "same", "note", "theirs")
     await knowing.add(note, key="same")("ours")
-    first = await import_foreign(knowing.ledger, knowing.payloads)
+    first = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
-    second = await import_foreign(knowing.ledger, knowing.payloads)
+    second = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
 
     assert first == Imported(already_there=["same"])
@@ -160,10 +160,10 @@ async def test_a_task_whose_key_docket_has_is_kept_and_taken_over_later(knowing:
 async def test_a_scheduled_task_whose_key_docket_has_is_kept_and_taken_over_later(knowing: Docket) -> None:
     await leave_scheduled(knowing, "same", "note", "theirs", when=now() - timedelta(seconds=1))
     await knowing.add(note, key="same")("ours")
-    first = await import_foreign(knowing.ledger, knowing.payloads)
+    first = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
     ran = list(seen)
-    second = await import_foreign(knowing.ledger, knowing.payloads)
+    second = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
 
     assert first == Imported(already_there=["same"])
@@ -182,7 +182,7 @@ async def test_a_key_that_pydocket_has_scheduled_can_be_scheduled_by_docket_too(
         score = await redis.zscore(f"{knowing.name}:queue", "same")
     await run_everything(knowing)
     ran = list(seen)
-    imported = await import_foreign(knowing.ledger, knowing.payloads)
+    imported = await knowing.ledger.foreign.take_over(knowing.payloads)
     execution = await knowing.get_execution("same")
 
     assert score == theirs.timestamp()
@@ -196,13 +196,13 @@ async def test_a_key_that_pydocket_has_scheduled_can_be_scheduled_by_docket_too(
 async def test_a_task_is_not_enqueued_again_when_pydocket_s_of_its_key_falls_due(knowing: Docket) -> None:
     await leave_scheduled(knowing, "same", "note", "theirs", when=now() - timedelta(seconds=1))
     await knowing.add(note, key="same")("ours")
-    await knowing.ledger.stage()
+    await knowing.ledger.tasks.stage()
     async with knowing.redis() as redis:
         assert await redis.xlen(knowing.stream_key) == 1
     await run_everything(knowing)
 
     assert seen == [(("ours",), {})]
-    assert (await count_foreign(knowing.ledger)).scheduled == 1
+    assert (await knowing.ledger.foreign.count()).scheduled == 1
 
 
 def test_the_summary_names_the_keys_that_docket_has_tasks_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +216,7 @@ def test_the_summary_names_the_keys_that_docket_has_tasks_for(capsys: pytest.Cap
 
 async def test_large_arguments_are_taken_over(knowing: Docket) -> None:
     await leave_queued(knowing, "large", "note", "x" * 50_000)
-    await import_foreign(knowing.ledger, knowing.payloads)
+    await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
 
     assert len(seen[0][0][0]) == 50_000
@@ -230,7 +230,7 @@ async def test_arguments_of_unknown_classes_are_moved_and_fail_in_their_own_task
         await redis.xdel(f"{knowing.name}:stream", id)
         await redis.xadd(f"{knowing.name}:stream", fields | {b"args": b"\x80\x05cnowhere\nThing\n."})
     await leave_queued(knowing, "fine", "note", 2)
-    imported = await import_foreign(knowing.ledger, knowing.payloads)
+    imported = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
     strange = await knowing.get_execution("strange")
 
@@ -245,11 +245,11 @@ async def test_what_cannot_be_read_is_counted_and_left(knowing: Docket) -> None:
         await redis.xadd(f"{knowing.name}:stream", {"something": "else"})
         await redis.zadd(f"{knowing.name}:queue", {"nothing": now().timestamp()})
     await leave_queued(knowing, "fine", "note")
-    imported = await import_foreign(knowing.ledger, knowing.payloads)
+    imported = await knowing.ledger.foreign.take_over(knowing.payloads)
 
     assert imported.queued == 1
     assert len(imported.unreadable) == 2
-    assert (await count_foreign(knowing.ledger)).total > 0
+    assert (await knowing.ledger.foreign.count()).total > 0
 
 
 async def test_a_worker_that_meets_them_sets_them_aside_until_they_are_imported(knowing: Docket) -> None:
@@ -259,13 +259,13 @@ async def test_a_worker_that_meets_them_sets_them_aside_until_they_are_imported(
     await knowing.add(note)("ours")
 
     async def are_aside() -> bool:
-        return (await count_foreign(knowing.ledger)).set_aside == 2
+        return (await knowing.ledger.foreign.count()).set_aside == 2
 
     async with worker_for(knowing) as worker, running(worker):
         await eventually(are_aside, "the old tasks are set aside")
     assert seen == [(("ours",), {})]
 
-    imported = await import_foreign(knowing.ledger, knowing.payloads)
+    imported = await knowing.ledger.foreign.take_over(knowing.payloads)
     await run_everything(knowing)
     assert (imported.scheduled, imported.queued) == (1, 2)
     assert sorted(args[0] for args, _ in seen) == ["later", "ours", "ready", "taken"]
@@ -276,7 +276,7 @@ async def test_no_key_of_a_user_makes_import_delete_docket_s_own(knowing: Docket
     for key in ("stream", "queue", "scheduled", "tasks", "epoch", "running"):
         await leave_queued(knowing, key, "note", key)
     await knowing.add(note, when=now() + LATER, key="ours")()
-    await import_foreign(knowing.ledger, knowing.payloads)
+    await knowing.ledger.foreign.take_over(knowing.payloads)
 
     assert {execution.key for execution in (await knowing.snapshot()).future} >= {"ours"}
     await knowing.cancel("ours")

@@ -58,7 +58,7 @@ async def cut_off(docket: Docket, proxy: Proxy) -> None:
 
 
 async def stored(docket: Docket) -> int:
-    return (await docket.ledger.census()).unfinished
+    return (await docket.ledger.queries.census()).unfinished
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
@@ -210,7 +210,7 @@ async def test_a_replace_whose_answer_is_lost_says_that_it_may_be_stored(harness
         await far.replace(work, datetime.now(UTC), "k")("once")
 
     assert caught.value.maybe_stored
-    look = await near.ledger.get("k")
+    look = await near.ledger.tasks.get("k")
     assert look.task is not None
     assert look.task.generation == 1, "it was sent once"
 

@@ -75,7 +75,7 @@ async def test_an_unconfirmed_task_can_be_replaced(harness: Harness) -> None:
 
     await unconfirmed(execution.schedule(replace=True))
 
-    status = await docket.ledger.get(execution.key)
+    status = await docket.ledger.tasks.get(execution.key)
     assert status.task is not None
     assert status.task.generation == 2
 
@@ -85,7 +85,7 @@ async def test_an_unconfirmed_task_is_not_run_again_if_the_answer_to_its_repeat_
     group.replicas[0].pause()
     execution = (await unconfirmed(docket.add(counted.short)())).execution
     assert execution is not None
-    send, failures = docket.ledger.enqueue_and_wait, [ServerUnreachable("the answer is lost")]
+    send, failures = docket.ledger.tasks.enqueue_and_wait, [ServerUnreachable("the answer is lost")]
     failures[0].maybe_stored = True
 
     async def lose_one_answer(*args: Any) -> Any:
@@ -94,7 +94,7 @@ async def test_an_unconfirmed_task_is_not_run_again_if_the_answer_to_its_repeat_
             raise failures.pop()
         return result
 
-    docket.ledger.enqueue_and_wait = lose_one_answer  # pyright: ignore[reportAttributeAccessIssue]
+    docket.ledger.tasks.enqueue_and_wait = lose_one_answer  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(ServerUnreachable):
         await execution.schedule()
     near = await harness.docket(url=group.url)
@@ -104,7 +104,7 @@ async def test_an_unconfirmed_task_is_not_run_again_if_the_answer_to_its_repeat_
         with contextlib.suppress(NotDurable):
             await execution.schedule()
 
-        assert (await near.ledger.census()).unfinished == 0
+        assert (await near.ledger.queries.census()).unfinished == 0
 
 
 async def test_the_default_never_waits_for_a_replica(harness: Harness) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from docket import Docket
-from docket.ledger.workers import worker_name
+from docket.ledger.fleet import worker_name
 from tests.waiting import WAIT_LIMIT, eventually
 
 from . import tasks

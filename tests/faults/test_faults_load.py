@@ -33,7 +33,7 @@ async def cost_of_one(server: Server, docket: Docket, worker: str) -> Counter[st
     """The commands that one task costs: adding it, taking it, and settling what was taken."""
     before = commands(server)
     await docket.add(nothing)()
-    await docket.ledger.take(worker, '"worker"', 1)
+    await docket.ledger.deliveries.take(worker, '"worker"', 1)
     return commands(server) - before
 
 
@@ -41,7 +41,7 @@ async def cost_of_one(server: Server, docket: Docket, worker: str) -> Counter[st
 async def test_adding_and_taking_cost_the_same_however_many_wait(harness: Harness) -> None:
     server = harness.server()
     docket = await harness.docket()
-    await docket.ledger.register("worker~1", 600_000, ["nothing"])
+    await docket.ledger.fleet.register("worker~1", 600_000, ["nothing"])
     # The first of all creates stream and group, and the scripts are loaded.
     await cost_of_one(server, docket, "worker~1")
     empty = await cost_of_one(server, docket, "worker~1")

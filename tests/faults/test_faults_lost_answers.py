@@ -142,7 +142,7 @@ async def test_a_task_whose_claim_was_not_answered_does_not_wait_behind_a_busy_w
         await holding.has("a", "b")
         # As if this claim's answer had been lost on its way to the worker.
         await docket.add(holding.hold, key="lost")("lost")
-        [lost] = await docket.ledger.take(busy.id, busy.name_json, 1) or []
+        [lost] = await docket.ledger.deliveries.take(busy.id, busy.name_json, 1) or []
         assert lost.key == "lost"
         async with working(await harness.worker(docket, name="idle", concurrency=1)):
             await docket.server.client.client_kill_filter(_type="pubsub")

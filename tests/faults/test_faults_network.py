@@ -253,7 +253,7 @@ async def test_a_result_is_that_of_the_task_waited_for_though_the_subscription_l
             result = asyncio.create_task(second.get_result(timeout=WAIT_LIMIT))
 
             async def is_running() -> bool:
-                return (await near.ledger.get("k")).run is not None
+                return (await near.ledger.tasks.get("k")).run is not None
 
             await eventually(is_running, "the second task runs")
             # The first ending arrives only now.

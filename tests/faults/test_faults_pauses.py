@@ -64,7 +64,7 @@ async def test_another_worker_finishes_a_resume_when_the_one_that_releases_is_ki
     assert len(again) <= 2 * 20 * 3, "only tasks that ran, or were claimed, when their worker was killed"
 
     async def all_settled() -> bool:
-        return (await docket.ledger.census()).unfinished == 0
+        return (await docket.ledger.queries.census()).unfinished == 0
 
     await eventually(all_settled, "nothing is left")
 

@@ -244,5 +244,5 @@ async def test_a_task_that_asks_its_own_process_to_stop_is_taken_for_an_operator
         assert harness.reports.count("start", "task") == starts
     await execution.sync()
     assert execution.state is ExecutionState.QUEUED
-    assert (await docket.ledger.get("task")).task.losses == 0  # pyright: ignore[reportOptionalMemberAccess]
+    assert (await docket.ledger.tasks.get("task")).task.losses == 0  # pyright: ignore[reportOptionalMemberAccess]
     assert await dead_letters(docket) == []

@@ -130,7 +130,7 @@ async def assert_no_slot_is_left(docket: Docket) -> None:
 
 
 async def all_over(docket: Docket) -> bool:
-    return (await docket.ledger.census()).unfinished == 0
+    return (await docket.ledger.queries.census()).unfinished == 0
 
 
 @pytest.mark.timeout(600)

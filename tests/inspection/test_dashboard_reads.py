@@ -25,9 +25,7 @@ from docket.inspection.task_filters import Place
 from docket.inspection.task_views import MomentKind, read_task_view
 from docket.inspection.upcoming import read_upcoming
 from docket.inspection.worker_views import read_running, read_worker_views
-from docket.ledger import audit
-from docket.ledger.audit import acting_as, audited
-from docket.ledger.statistics import fold_minute
+from docket.ledger.audit import acting_as
 from docket.testing import Clock
 from tests.running import at_work
 from tests.waiting import eventually
@@ -146,7 +144,7 @@ async def test_a_worker_tells_about_itself(docket: Docket) -> None:
 
 
 async def test_bytes_that_are_not_a_report_count_as_none(docket: Docket) -> None:
-    await docket.ledger.register("w~1", 600_000, ["note"])
+    await docket.ledger.fleet.register("w~1", 600_000, ["note"])
     async with docket.redis() as redis:
         for data in (b"", b"x", b"\xc0", b"\x93\x01\x02\x03"):
             await redis.hset(docket.key("worker-reports"), "w~1", data)
@@ -167,7 +165,7 @@ async def test_reports_of_workers_that_are_gone_are_forgotten(docket: Docket) ->
     async with docket.redis() as redis:
         for n in range(40):
             await redis.hset(docket.key("worker-reports"), f"gone~{n}", b"x")
-        await docket.ledger.register("w~1", 600_000, ["note"])
+        await docket.ledger.fleet.register("w~1", 600_000, ["note"])
         assert await redis.hlen(docket.key("worker-reports")) == 0
 
 
@@ -228,14 +226,14 @@ async def test_how_many_tasks_a_function_has_is_estimated_if_there_are_many(dock
 
 async def test_the_flow_counts_what_was_added_between_two_samples(docket: Docket, clock: Clock) -> None:
     await docket.add_many(docket.call(note)(n) for n in range(5))
-    await fold_minute(docket.ledger)
+    await docket.ledger.statistics.fold_minute()
     await docket.add_many(docket.call(note)(n) for n in range(20))
     async with Worker(docket) as worker:
         await worker.run_until_finished()
     await clock.advance(timedelta(minutes=1))
     await docket.add_many(docket.call(note)(n) for n in range(3))
-    await fold_minute(docket.ledger)
-    await fold_minute(docket.ledger)
+    await docket.ledger.statistics.fold_minute()
+    await docket.ledger.statistics.fold_minute()
     before, last = (await read_flow(docket))[-2:]
     assert (before.ready, before.ended, before.added) == (5, 25, None)
     assert (last.ready, last.running, last.ended) == (3, 0, 0)
@@ -410,14 +408,14 @@ async def test_rules(docket: Docket) -> None:
 
 async def test_changes_are_written_down_with_who_and_what(docket: Docket) -> None:
     with acting_as("alice", "web"):
-        async with audited(docket.ledger, "test.one", "key x") as entry:
+        async with docket.ledger.audit.change("test.one", "key x") as entry:
             entry.count = 3
-            async with audited(docket.ledger, "inside"):
+            async with docket.ledger.audit.change("inside"):
                 pass
         with pytest.raises(LookupError):
-            async with audited(docket.ledger, "test.two"):
+            async with docket.ledger.audit.change("test.two"):
                 raise LookupError("nothing there")
-    async with audited(docket.ledger, "test.three"):
+    async with docket.ledger.audit.change("test.three"):
         pass
     page = await read_audit(docket)
     assert [entry.action for entry in page.entries] == ["test.three", "test.two", "test.one"]
@@ -471,7 +469,7 @@ async def test_an_audit_that_cannot_be_written_stops_nothing(
     async def refuse(*_: object) -> None:
         raise NotPermitted("xadd is not permitted")
 
-    monkeypatch.setattr(audit, "write_audit", refuse)
+    monkeypatch.setattr(docket.ledger.audit, "write", refuse)
     await docket.pause("note")
     assert len(await docket.pauses()) == 1
     assert "not written down" in caplog.text

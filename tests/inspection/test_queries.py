@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, ExecutionState, Worker
-from docket.ledger.census import count_by_function
-from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_all, find_finished, find_tasks
+from docket.ledger.queries import FoundTask, Source, TaskQuery
 from docket.model.times import to_ms
 from tests.running import at_work
 
@@ -29,7 +28,7 @@ EVERY, SCHEDULED = Source.EVERY, Source.SCHEDULED
 
 
 async def all_rows(docket: Docket, source: Source = EVERY, **query: Any) -> list[FoundTask]:
-    return [row async for page in find_all(docket.ledger, source, TaskQuery(**query)) for row in page]
+    return [row async for page in docket.ledger.queries.all(source, TaskQuery(**query)) for row in page]
 
 
 async def keys(docket: Docket, source: Source = EVERY, **query: Any) -> set[str]:
@@ -96,7 +95,7 @@ async def test_pages_go_on_where_the_last_ended(many: Docket) -> None:
     found: list[str] = []
     cursor: bytes | None = None
     while True:
-        page = await find_tasks(many.ledger, SCHEDULED, TaskQuery(), cursor, 70, 70)
+        page = await many.ledger.queries.find(SCHEDULED, TaskQuery(), cursor, 70, 70)
         assert len(page.tasks) <= 70
         found += [row.key for row in page.tasks]
         cursor = page.cursor
@@ -107,10 +106,10 @@ async def test_pages_go_on_where_the_last_ended(many: Docket) -> None:
 
 
 async def test_a_page_goes_on_also_if_the_task_it_ended_with_has_left(many: Docket) -> None:
-    first = await find_tasks(many.ledger, SCHEDULED, TaskQuery(), None, 10, 10)
+    first = await many.ledger.queries.find(SCHEDULED, TaskQuery(), None, 10, 10)
     await many.cancel(first.tasks[-1].key)
 
-    second = await find_tasks(many.ledger, SCHEDULED, TaskQuery(), first.cursor, 10, 10)
+    second = await many.ledger.queries.find(SCHEDULED, TaskQuery(), first.cursor, 10, 10)
 
     assert [row.key for row in second.tasks] == [f"later:{i:03}" for i in range(10, 20)]
 
@@ -127,7 +126,7 @@ async def test_a_question_that_fits_little_answers_in_steps(many: Docket) -> Non
     cursor: bytes | None = None
     found: set[str] = set()
     while True:
-        page = await find_tasks(many.ledger, EVERY, TaskQuery(key_prefix="needle"), cursor, 5, 50)
+        page = await many.ledger.queries.find(EVERY, TaskQuery(key_prefix="needle"), cursor, 5, 50)
         found |= {row.key for row in page.tasks}
         if (cursor := page.cursor) is None:
             break
@@ -139,8 +138,8 @@ async def test_a_question_that_fits_little_answers_in_steps(many: Docket) -> Non
 async def test_arguments_are_cut_off_unless_asked_for(docket: Docket, size: int) -> None:
     await docket.add(other, key="k")(1, data=b"x" * size)
 
-    [[cut]] = [page async for page in find_all(docket.ledger, EVERY, TaskQuery("other"))]
-    [[whole]] = [page async for page in find_all(docket.ledger, EVERY, TaskQuery("other"), with_calls=True)]
+    [[cut]] = [page async for page in docket.ledger.queries.all(EVERY, TaskQuery("other"))]
+    [[whole]] = [page async for page in docket.ledger.queries.all(EVERY, TaskQuery("other"), with_calls=True)]
 
     assert len(cut.record) < 100
     assert cut.call_size == whole.call_size == len(whole.task.call) > size
@@ -150,7 +149,7 @@ async def test_large_arguments_make_small_pages(docket: Docket) -> None:
     await docket.add_many([docket.call(other, key=f"k{i}")(i, data=b"x" * 100_000) for i in range(300)])
 
     largest = 0
-    async for page in find_all(docket.ledger, with_calls=True):
+    async for page in docket.ledger.queries.all(with_calls=True):
         largest = max(largest, sum(len(row.record) for row in page))
 
     assert largest < 3_000_000
@@ -158,7 +157,7 @@ async def test_large_arguments_make_small_pages(docket: Docket) -> None:
 
 
 async def test_counts_by_function_and_state(many: Docket) -> None:
-    counts = await count_by_function(many.ledger)
+    counts = await many.ledger.queries.count_by_function()
 
     assert set(counts) == {"note", "other"}
     assert (counts["note"].queued, counts["note"].scheduled, counts["note"].running) == (700, 0, 0)
@@ -174,10 +173,10 @@ async def test_finished_tasks_by_state_function_and_key(docket: Docket, worker: 
     await docket.cancel("gone")
     await worker.run_until_finished()
 
-    everything = await find_finished(docket.ledger, size=100)
-    failed = await find_finished(docket.ledger, state=ExecutionState.FAILED)
-    named = await find_finished(docket.ledger, function="note", key_prefix="done:1")
-    odd = await find_finished(docket.ledger, key_prefix="failed*[")
+    everything = await docket.ledger.queries.finished(size=100)
+    failed = await docket.ledger.queries.finished(state=ExecutionState.FAILED)
+    named = await docket.ledger.queries.finished(function="note", key_prefix="done:1")
+    odd = await docket.ledger.queries.finished(key_prefix="failed*[")
 
     assert len(everything.rows) == 22
     assert everything.cursor is None

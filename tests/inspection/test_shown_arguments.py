@@ -18,7 +18,7 @@ from docket.cli import app
 from docket.codec.call_headers import pack_headers, shown_arguments
 from docket.execution.arguments import note_function, shower
 from docket.inspection.live import Observer
-from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
+from docket.ledger.queries import FoundTask, Source, TaskQuery
 from tests.running import running, worker_at_work
 from tests.times import later
 from tests.waiting import eventually, within
@@ -45,7 +45,7 @@ def show_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 async def the_row(docket: Docket, **options: Any) -> FoundTask:
-    (row,) = (await find_tasks(docket.ledger, Source.EVERY, TaskQuery(**options), None, 100, 100)).tasks
+    (row,) = (await docket.ledger.queries.find(Source.EVERY, TaskQuery(**options), None, 100, 100)).tasks
     return row
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from docket import CurrentExecution, Docket, Execution, ExecutionState, Worker
 from docket.errors import Undecodable
-from docket.ledger.census import count_by_function
-from docket.ledger.task_pages import Source, TaskQuery, find_all
+from docket.ledger.queries import Source, TaskQuery
 from tests.running import at_work
 from tests.waiting import WAIT_LIMIT
 
@@ -144,8 +143,8 @@ async def test_broken_records_and_those_of_a_newer_release_are_shown(docket: Doc
         await redis.hset(docket.keys.tasks, mapping={"newer": b"\x63" + record[1:], "broken": b"??", "empty": b""})
 
     snapshot = await docket.snapshot()
-    counts = await count_by_function(docket.ledger)
-    pages = [row async for page in find_all(docket.ledger, Source.EVERY, TaskQuery("note")) for row in page]
+    counts = await docket.ledger.queries.count_by_function()
+    pages = [row async for page in docket.ledger.queries.all(Source.EVERY, TaskQuery("note")) for row in page]
 
     assert snapshot.total_tasks == 3
     assert {e.key: e.function_name for e in snapshot.future}["newer"] == "note"

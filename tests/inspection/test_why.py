@@ -67,12 +67,12 @@ async def gate() -> AsyncIterator[Gate]:
 async def hire(docket: Docket, *functions: str, name: str = "w") -> str:
     """A worker with a lease that claims nothing by itself."""
     worker = f"{name}~1"
-    await docket.ledger.register(worker, LEASE_MS, functions or ("scan",))
+    await docket.ledger.fleet.register(worker, LEASE_MS, functions or ("scan",))
     return worker
 
 
 async def take(docket: Docket, worker: str, count: int = 100) -> list[Any]:
-    deliveries = await docket.ledger.take(worker, '"w"', count, None)
+    deliveries = await docket.ledger.deliveries.take(worker, '"w"', count, None)
     assert deliveries is not None
     return deliveries
 
@@ -251,7 +251,7 @@ async def test_a_task_that_is_due_and_not_yet_staged(docket: Docket) -> None:
     assert (reason.code, reason.before, reason.worker) == (ReasonCode.STAGING, 1, "w")
     assert "1 due task is before it" in reason.sentence
     await hire(docket, name="other")
-    await docket.ledger.resign(leader)
+    await docket.ledger.fleet.resign(leader)
     await docket.server.client.zrem(schedule, "second")
     assert await codes(docket, "second") == [ReasonCode.UNREACHABLE]
 
@@ -264,7 +264,7 @@ async def test_no_worker_is_alive(docket: Docket) -> None:
     assert await codes(docket, "ready") == [ReasonCode.NO_WORKER, ReasonCode.READY]
     worker = await hire(docket, name="host#1")
     assert await codes(docket, "ready") == [ReasonCode.READY]
-    await docket.ledger.leave(worker)
+    await docket.ledger.fleet.leave(worker)
     reason = await docket.why("ready")
     assert (reason.code, reason.worker) == (ReasonCode.NO_WORKER, "host#1")
     assert "'host#1'" in reason.sentence
@@ -338,7 +338,7 @@ async def test_tasks_that_were_put_back_are_before_it(docket: Docket) -> None:
     await docket.add(scan, key="first")()
     await docket.add(scan, key="second")()
     (run,) = await take(docket, worker, 1)
-    await docket.ledger.settle([requeue(run.key, run.epoch)])
+    await docket.ledger.tasks.settle([requeue(run.key, run.epoch)])
     assert (await docket.why("first")).before == 0
     assert (await docket.why("second")).before == 1
 
@@ -371,7 +371,7 @@ async def test_a_task_that_a_worker_has_received_and_not_claimed(docket: Docket)
 
 
 async def entry_of(docket: Docket, key: str) -> str:
-    status = await docket.ledger.get(key)
+    status = await docket.ledger.tasks.get(key)
     assert status.task is not None
     assert status.task.entry is not None
     return status.task.entry
@@ -397,7 +397,7 @@ async def test_no_live_worker_knows_the_function(docket: Docket) -> None:
         reason = await docket.why("scan")
         assert (reason.code, reason.before) == (ReasonCode.FUNCTION_BUSY, 0)
     assert (await docket.why("scan")).code is ReasonCode.FUNCTION_BUSY
-    await docket.ledger.leave("busy~1")
+    await docket.ledger.fleet.leave("busy~1")
     assert (await docket.why("scan")).code is ReasonCode.NO_WORKER
 
 
@@ -488,7 +488,7 @@ async def test_a_limit_of_a_whole_task_with_several_slots(docket: Docket, gate: 
 async def test_a_delay_of_a_kind_that_only_a_newer_release_knows(docket: Docket) -> None:
     due = docket.now() + HOUR
     await docket.add(scan, due, key="scan")()
-    status = await docket.ledger.get("scan")
+    status = await docket.ledger.tasks.get("scan")
     assert status.task is not None
     async with docket.redis() as client:
         await client.set(docket.key("delay:=scan"), f"lottery {status.task.due_ms:.0f} 1 5000 prize", px=60_000)
@@ -545,7 +545,7 @@ async def test_a_task_that_a_worker_gave_back(docket: Docket, delay_ms: float) -
     worker = await hire(docket)
     await docket.add(scan, key="scan")()
     (run,) = await take(docket, worker)
-    await docket.ledger.settle([requeue(run.key, run.epoch, delay_ms=delay_ms)])
+    await docket.ledger.tasks.settle([requeue(run.key, run.epoch, delay_ms=delay_ms)])
     reason = await docket.why("scan")
     assert (reason.code, reason.attempt) == (ReasonCode.GIVEN_BACK, 1)
 
@@ -555,7 +555,7 @@ async def test_a_docket_that_keeps_nothing_keeps_no_notes(name: str, url: str) -
         worker = await hire(docket)
         await docket.add(scan, key="scan")()
         (run,) = await take(docket, worker)
-        await docket.ledger.settle([requeue(run.key, run.epoch, delay_ms=60_000)])
+        await docket.ledger.tasks.settle([requeue(run.key, run.epoch, delay_ms=60_000)])
         assert (await docket.why("scan")).code is ReasonCode.NOT_DUE
         assert not await docket.server.client.exists(docket.keys.named("delay", "scan"))
 
@@ -636,7 +636,7 @@ async def test_a_suspect_waits_for_a_worker_of_its_own(docket: Docket, ledger_cl
     # Then the worker reserves it.
     ledger_client.client.hset(docket.keys.key("suspects"), b"mpoison", "1")
     ledger_client.fall_due("poison")
-    await docket.ledger.stage()
+    await docket.ledger.tasks.stage()
     assert await ledger_client.take(busy) == []
     reason = await docket.why("poison")
     assert (reason.code, reason.worker) == (ReasonCode.SUSPECT, "w")
@@ -753,7 +753,7 @@ async def test_arguments_that_are_stored_apart(docket: Docket) -> None:
     await hire(docket, "large")
     await docket.add(large, key="large")(b"x" * 100_000)
     assert (await docket.why("large")).code is ReasonCode.READY
-    task = (await docket.ledger.get("large")).task
+    task = (await docket.ledger.tasks.get("large")).task
     assert task is not None
     assert task.reference is not None
     await docket.server.client.delete(docket.keys.payload(task.reference.id))
@@ -796,13 +796,13 @@ async def test_it_costs_one_request_and_the_script_writes_nothing(
 ) -> None:
     await docket.add(scan, key="scan")()
     asked: list[str] = []
-    ask = type(docket.ledger).ask
+    ask = type(docket.ledger).run_script
 
     def noted(ledger: Any, script: str, *args: Any, **options: Any) -> Any:
         asked.append(script)
         return ask(ledger, script, *args, **options)
 
-    monkeypatch.setattr(type(docket.ledger), "ask", noted)
+    monkeypatch.setattr(type(docket.ledger), "run_script", noted)
     await docket.why("scan")
     assert asked == ["why"]
 

@@ -45,7 +45,7 @@ async def test_every_page_answers_with_a_million_waiting_tasks(docket: Docket, m
             docket.call(note, when=tomorrow + timedelta(milliseconds=n) if n % 2 else None, key=f"task-{n}")(n)
             for n in numbers
         )
-    counts = await docket.ledger.census()
+    counts = await docket.ledger.queries.census()
     assert (counts.unfinished, counts.dead) == (MILLION, LETTERS)
     transport = httpx.ASGITransport(app(docket, guard=None))
     async with httpx.AsyncClient(transport=transport, base_url="http://dashboard") as browser:

@@ -94,7 +94,7 @@ async def test_every_read_of_the_dashboard_with_a_million_tasks_and_100_000_lett
     later = (await find_page(docket, read_filter("state:scheduled"))).cursor
     kinds = (await docket.dead.overview()).kinds
     next_letters = (await docket.dead.page()).cursor
-    await docket.ledger.register("worker~1", 7_200_000, ["note", "rare", "stumble"])
+    await docket.ledger.fleet.register("worker~1", 7_200_000, ["note", "rare", "stumble"])
     await measure(docket, "census", taker.take)
     await measure(docket, "flow, one hour", lambda: read_flow(docket))
     await measure(docket, "statistics, one hour", docket.stats)

@@ -26,10 +26,10 @@ async def cost_of_one(docket: Docket) -> Counter[str]:
     settled, and another is scheduled, moved and cancelled."""
     before = await commands(docket)
     await docket.add(note, key="one")(1)
-    [run] = await docket.ledger.take(WORKER, '"worker"', 1) or []
+    [run] = await docket.ledger.deliveries.take(WORKER, '"worker"', 1) or []
     event = ending_event(ExecutionState.COMPLETED, '"worker"', 0)
     ending = finish(run.key, run.epoch, ExecutionState.COMPLETED, 900_000, Ending("worker").pack(), event)
-    await docket.ledger.settle([ending])
+    await docket.ledger.tasks.settle([ending])
     later = docket.now() + timedelta(days=2)
     await docket.add(note, when=later, key="later")(1)
     await docket.replace(note, when=later + timedelta(days=1), key="later")(2)
@@ -39,7 +39,7 @@ async def cost_of_one(docket: Docket) -> Counter[str]:
 
 async def test_adding_claiming_and_settling_cost_the_same_with_a_million_waiting_tasks(docket: Docket) -> None:
     docket.register(note)
-    await docket.ledger.register(WORKER, 7_200_000, ["note"])
+    await docket.ledger.fleet.register(WORKER, 7_200_000, ["note"])
     # The first of all creates stream and group, and the scripts are loaded.
     await cost_of_one(docket)
     empty = await cost_of_one(docket)
@@ -49,7 +49,7 @@ async def test_adding_claiming_and_settling_cost_the_same_with_a_million_waiting
         numbers = range(start, start + 50_000)
         await docket.add_many(docket.call(note, when=tomorrow if n % 2 else None)(n) for n in numbers)
     print(f"\n{MILLION:,} tasks added in {time.monotonic() - began:.0f} s")
-    assert (await docket.ledger.census()).unfinished == MILLION
+    assert (await docket.ledger.queries.census()).unfinished == MILLION
     full = await cost_of_one(docket)
     # Fewer events: with an empty schedule, each new
     # task is the next one, of which the stager is told.

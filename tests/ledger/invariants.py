@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from docket.ledger import Ledger, read_failed_attempts
-from docket.ledger.entries import entry_key
+from docket.ledger.deliveries import entry_key
 from docket.storage.keys import bytes_text, segment
 from docket.storage.letters import LetterRecord
 from docket.storage.records import (

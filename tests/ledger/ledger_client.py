@@ -22,8 +22,7 @@ from docket.ledger import (
     finish,
 )
 from docket.ledger.endings import Ending, ending_event
-from docket.ledger.letter_notes import DeathCause, LetterNote
-from docket.ledger.limits import Limits
+from docket.ledger.letters import DeathCause, LetterNote
 from docket.model.states import ExecutionState
 from docket.model.task_keys import key_end
 from docket.storage.keys import Keys, bytes_text, text_bytes
@@ -102,21 +101,21 @@ class LedgerClient:
 
     async def hire(self, *tasks: str, lease_ms: int = LEASE_MS) -> str:
         worker = f"w~{next(self._numbers)}"
-        await self.ledger.register(worker, lease_ms, tasks or ("f",))
+        await self.ledger.fleet.register(worker, lease_ms, tasks or ("f",))
         return worker
 
     async def hire_with(self, max_losses: dict[str, int]) -> str:
         """A worker whose tasks declare how many losses bury them."""
         worker = f"w~{next(self._numbers)}"
-        await self.ledger.register(worker, LEASE_MS, list(max_losses), max_losses)
+        await self.ledger.fleet.register(worker, LEASE_MS, list(max_losses), max_losses)
         return worker
 
     async def add(self, *keys: str, **options: Any) -> list[EnqueueResult]:
-        return await self.ledger.enqueue([new_task(key, **options) for key in keys])
+        return await self.ledger.tasks.enqueue([new_task(key, **options) for key in keys])
 
     async def take(self, worker: str, count: int = 100) -> list[Delivery]:
         notes = SuspectNotes()
-        deliveries = await self.ledger.take(worker, '"w"', count, None, notes)
+        deliveries = await self.ledger.deliveries.take(worker, '"w"', count, None, notes)
         assert deliveries is not None, "the worker has no lease"
         await self.isolate(worker, deliveries, notes)
         return deliveries
@@ -126,7 +125,7 @@ class LedgerClient:
         itself, in a process where nothing else runs."""
         for delivery in deliveries or ():
             if delivery.epoch == notes.alone:
-                assert await self.ledger.isolate(worker, delivery, alone=True)
+                assert await self.ledger.fleet.isolate(worker, delivery, alone=True)
 
     async def start(self, worker: str, key: str, **options: Any) -> Delivery:
         """Adds a task that is then the only one to be taken."""
@@ -147,19 +146,19 @@ class LedgerClient:
 
     async def claim(self, worker: str, entries: list[Entry], *, gives_up: bool = False) -> list[Delivery] | None:
         notes = SuspectNotes()
-        deliveries = await self.ledger.claim(worker, '"w"', entries, notes, gives_up=gives_up)
+        deliveries = await self.ledger.deliveries.claim(worker, '"w"', entries, notes, gives_up=gives_up)
         await self.isolate(worker, deliveries, notes)
         return deliveries
 
     async def acquire(self, key: str, epoch: int, limits: Sequence[tuple[str, int]], **options: Any) -> int:
         """1 acquired, 2 parked, 0 lost."""
-        return (await Limits(self.ledger).acquire(key, epoch, limits, **options))[0]
+        return (await self.ledger.limits.acquire(key, epoch, limits, **options))[0]
 
     async def settle(self, *settlements: Settlement) -> list[SettleResult]:
-        return await self.ledger.settle(settlements)
+        return await self.ledger.tasks.settle(settlements)
 
     def renew(self, worker: str, *, stopping: bool = False) -> Renewal:
-        return self.ledger.renew(self.client, worker, LEASE_MS, LATE_MS, busy=True, stopping=stopping)
+        return self.ledger.fleet.renew(self.client, worker, LEASE_MS, LATE_MS, busy=True, stopping=stopping)
 
     def end_lease(self, worker: str) -> None:
         """The worker has not renewed for too long."""
@@ -168,7 +167,7 @@ class LedgerClient:
     def _consumers_without_lease(self) -> list[bytes]:
         client = self.ledger.server.threaded_client(lambda: 90.0)
         try:
-            return self.ledger.consumers_without_lease(client)
+            return self.ledger.fleet.consumers_without_lease(client)
         finally:
             client.close()
 
@@ -186,7 +185,7 @@ class LedgerClient:
         return [*(getattr(step, name) for name in COUNTS), step.left]
 
     def _reclaim(self, worker: str, consumers: list[bytes]) -> Reclaimed:
-        return self.ledger.reclaim(self.client, worker, LEASE_MS, LATE_MS, consumers=consumers)
+        return self.ledger.fleet.reclaim(self.client, worker, LEASE_MS, LATE_MS, consumers=consumers)
 
     def forget_reclaimer(self) -> None:
         """As if the worker that was told to reclaim had done nothing for a second."""
@@ -209,7 +208,7 @@ class LedgerClient:
 
     def sweep(self) -> int:
         """How many tasks had to be mended."""
-        return self.ledger.sweep(self.client, 500, 0)[1]
+        return self.ledger.fleet.sweep(self.client, 500, 0)[1]
 
     def fall_due(self, *keys: str) -> None:
         """As if their time had come."""

@@ -23,10 +23,7 @@ from docket.ledger import (
     reschedule,
     unknown_function,
 )
-from docket.ledger.pauses import begin_resume, release, store_pause
 from docket.ledger.payloads import Payload, call_payload
-from docket.ledger.reports import list_fleet
-from docket.ledger.task_pages import find_all
 from docket.model.states import ExecutionState
 from docket.model.task_keys import key_end
 from docket.storage.keys import text_bytes
@@ -194,7 +191,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def _enqueue(self, calls: list[ModelTask]) -> None:
         later = self.ledger_client.later()
         new_tasks = [self._new_task(c, later) for c in calls]
-        results = self._run(self.ledger_client.ledger.enqueue(new_tasks))
+        results = self._run(self.ledger_client.ledger.tasks.enqueue(new_tasks))
         assert [(r.scheduled, r.generation) for r in results] == self.model.enqueue(calls)
 
     def enqueue_new(self) -> None:
@@ -203,7 +200,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for is_later in self._draw(st.lists(st.booleans(), min_size=1, max_size=2)):
             calls.append(ModelTask(self._made_up_key(), b"", later=is_later, replace=False))
             values += new_call(calls[-1].key, later if is_later else -later)
-        now, stored_before = self._run(self.ledger_client.ledger.enqueue_new(values))
+        now, stored_before = self._run(self.ledger_client.ledger.tasks.enqueue_new(values))
         assert not stored_before
         assert abs(now - self.ledger_client.now()) < 3_600_000
         assert self.model.enqueue(calls) == [(True, 1)] * len(calls)
@@ -217,7 +214,7 @@ class LedgerMachine(RuleBasedStateMachine):
         call = ModelTask(self._made_up_key(), b"", later=self._draw(st.booleans()), replace=False)
         task = self._new_task(call, self.ledger_client.later())
         task.unanswered = True
-        (result,) = self._run(self.ledger_client.ledger.enqueue([task]))
+        (result,) = self._run(self.ledger_client.ledger.tasks.enqueue([task]))
         assert [(result.scheduled, result.generation)] == self.model.enqueue([call])
         self.late.append(call.key)
 
@@ -226,12 +223,12 @@ class LedgerMachine(RuleBasedStateMachine):
         key = self._draw(st.sampled_from(self.late))
         if self._draw(st.booleans()):
             values = new_call(key, -self.ledger_client.later())
-            _, stored_before = self._run(self.ledger_client.ledger.enqueue_new(values))
+            _, stored_before = self._run(self.ledger_client.ledger.tasks.enqueue_new(values))
             assert list(stored_before) == [0]
         else:
             replace = self._draw(st.booleans())
             task = NewTask(key, "f", b"", fresh=True, replace=replace, key_end=key_end(key))
-            (result,) = self._run(self.ledger_client.ledger.enqueue([task]))
+            (result,) = self._run(self.ledger_client.ledger.tasks.enqueue([task]))
             assert not result.scheduled
 
     def _new_task(self, new: ModelTask, later: float) -> NewTask:
@@ -250,10 +247,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def cancel(self) -> None:
         key = self._draw(st.sampled_from(KEYS))
-        assert self._run(self.ledger_client.ledger.cancel(key)) == self.model.cancel(key)
+        assert self._run(self.ledger_client.ledger.tasks.cancel(key)) == self.model.cancel(key)
 
     def clear(self) -> None:
-        assert self._run(self.ledger_client.ledger.clear()) == self.model.clear()
+        assert self._run(self.ledger_client.ledger.tasks.clear()) == self.model.clear()
         adopt_front_order(self.model, self.ledger_client.stored_state())
 
     def stage(self) -> None:
@@ -265,25 +262,25 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger_client.client.zadd(
             self.ledger_client.ledger.keys.schedule, {text_bytes(key): ms for key, ms in due_times.items()}, xx=True
         )
-        assert self._run(self.ledger_client.ledger.stage(10))[0] == len(due)
+        assert self._run(self.ledger_client.ledger.tasks.stage(10))[0] == len(due)
         self.model.stage(due)
 
     # Operators
 
     def pause(self) -> None:
         id = self._draw(rules)
-        stored = self._run(store_pause(self.ledger_client.ledger, id, b"rule"))
+        stored = self._run(self.ledger_client.ledger.pauses.store(id, b"rule"))
         assert stored is not None
         assert stored.held == len(self.model.held.get(id, ()))
         self.model.pause(id)
 
     def resume(self) -> None:
         id, most = self._draw(rules), self._draw(counts)
-        assert self._run(begin_resume(self.ledger_client.ledger, id, most)) == self.model.resume(id, most)
+        assert self._run(self.ledger_client.ledger.pauses.resume(id, most)) == self.model.resume(id, most)
 
     def release(self) -> None:
         id, most = self._draw(st.sampled_from(sorted(self.model.pauses))), self._draw(counts)
-        released = self._run(release(self.ledger_client.ledger, id, most))
+        released = self._run(self.ledger_client.ledger.pauses.release(id, most))
         assert (released.moved, released.left) == self.model.release(id, most)
 
     def lose_rule(self) -> None:
@@ -307,7 +304,9 @@ class LedgerMachine(RuleBasedStateMachine):
         worker, count, wanted = self._worker(), self._draw(counts), self._draw(st.none() | wanted_limits)
         functions = self._draw(st.none() | st.builds(WaitingFunctions, st.sampled_from([["f"], ["f", "g"]])))
         notes = SuspectNotes()
-        deliveries = self._run(self.ledger_client.ledger.take(worker, '"w"', count, None, notes, functions=functions))
+        deliveries = self._run(
+            self.ledger_client.ledger.deliveries.take(worker, '"w"', count, None, notes, functions=functions)
+        )
         self._run(self.ledger_client.isolate(worker, deliveries, notes))
         self._ask_who_reserved()
         self._accept(self.model.take(worker, count, with_unknown=functions is not None), deliveries)
@@ -343,7 +342,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def adopt_unknown(self) -> None:
         """After a lost answer: the worker claims what the server says it has."""
         worker = self._worker()
-        entries = self._run(self.ledger_client.ledger.unknown_deliveries(worker, [], []))
+        entries = self._run(self.ledger_client.ledger.deliveries.unknown_deliveries(worker, [], []))
         held = [e.id for stream in ("stream", "front") for e in self.model.streams[stream] if e.holder == worker]
         assert [e.id for e in entries] == held
         self._claim(worker, entries)
@@ -370,7 +369,7 @@ class LedgerMachine(RuleBasedStateMachine):
         worker, key = self._draw(st.sampled_from(sorted(self.stored_state.suspects.reserved.items())))
         entries = [
             e
-            for e in self._run(self.ledger_client.ledger.unknown_deliveries(worker, [], []))
+            for e in self._run(self.ledger_client.ledger.deliveries.unknown_deliveries(worker, [], []))
             if e.key == text_bytes(key)
         ]
         self._claim(worker, entries, gives_up=True)
@@ -446,7 +445,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def progress(self) -> None:
         run, amount = self._any_run(), self._draw(st.integers(1, 9))
-        (answer,) = self._run(self.ledger_client.ledger.progress([ProgressChange(run.key, run.epoch, add=amount)]))
+        (answer,) = self._run(
+            self.ledger_client.ledger.tasks.progress([ProgressChange(run.key, run.epoch, add=amount)])
+        )
         assert isinstance(answer, bytes) == self.model.write_progress(run.key, run.epoch, answer)
 
     def renew(self) -> None:
@@ -466,7 +467,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def leave(self) -> None:
         worker = self._worker()
-        assert self._run(self.ledger_client.ledger.leave(worker)) == self.model.leave(worker)
+        assert self._run(self.ledger_client.ledger.fleet.leave(worker)) == self.model.leave(worker)
 
     def die(self) -> None:
         worker = self._worker()
@@ -478,7 +479,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """A worker that was given up wakes: its blocking
         read was answered, and it knows nothing yet."""
         worker = self._draw(st.sampled_from(sorted(self.stored_state.lost)))
-        assert self._run(self.ledger_client.ledger.take(worker, '"w"', 1)) is None
+        assert self._run(self.ledger_client.ledger.deliveries.take(worker, '"w"', 1)) is None
         if self._draw(st.booleans()):
             self._read(worker, 1)
         assert self.ledger_client.renew(worker).lost
@@ -509,13 +510,13 @@ class LedgerMachine(RuleBasedStateMachine):
             self.group_was_lost = True
 
     def look_around(self) -> None:
-        census = self._run(self.ledger_client.ledger.census())
+        census = self._run(self.ledger_client.ledger.queries.census())
         assert census.unfinished == len(self.model.tasks)
         assert census.running == len(self.model.running)
         assert census.scheduled == len(self.model.schedule)
         assert census.dead == len(self.model.dead)
         assert census.held == sum(len(held) for held in self.model.held.values())
-        assert {row.id for row in self._run(list_fleet(self.ledger_client.ledger))} == set(self.model.workers)
+        assert {row.id for row in self._run(self.ledger_client.ledger.fleet.workers())} == set(self.model.workers)
         pages = self._run(self._pages())
         assert {row.key for row in pages} == set(self.model.tasks)
         assert {row.key: row.run.epoch for row in pages if row.run} == {
@@ -533,19 +534,21 @@ class LedgerMachine(RuleBasedStateMachine):
             pass
         worker = self._run(self.ledger_client.hire())
         for id in RULES:
-            self._run(store_pause(self.ledger_client.ledger, id, b"rule"))
-            self._run(begin_resume(self.ledger_client.ledger, id, 1))
+            self._run(self.ledger_client.ledger.pauses.store(id, b"rule"))
+            self._run(self.ledger_client.ledger.pauses.resume(id, 1))
         for _ in range(100):
             for id in RULES:
-                self._run(release(self.ledger_client.ledger, id))
+                self._run(self.ledger_client.ledger.pauses.release(id))
             self.ledger_client.fall_due(*self.ledger_client.stored_state().schedule)
-            self._run(self.ledger_client.ledger.stage())
-            runs = self._run(self.ledger_client.ledger.take(worker, '"w"', 100, functions=WaitingFunctions(["f"])))
+            self._run(self.ledger_client.ledger.tasks.stage())
+            runs = self._run(
+                self.ledger_client.ledger.deliveries.take(worker, '"w"', 100, functions=WaitingFunctions(["f"]))
+            )
             self._run(self.ledger_client.settle(*(completed(run) for run in runs)))
             self.ledger_client.reclaim()
-            if not self._run(self.ledger_client.ledger.unfinished()):
+            if not self._run(self.ledger_client.ledger.queries.unfinished()):
                 break
-        self._run(self.ledger_client.ledger.leave(worker))
+        self._run(self.ledger_client.ledger.fleet.leave(worker))
         self.ledger_client.reclaim()
         stored_state = self.ledger_client.checked_state(group_was_lost=self.group_was_lost)
         assert stored_state.leftovers == set()
@@ -555,7 +558,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return self._bench.run(awaitable)
 
     async def _pages(self) -> list[Any]:
-        return [row async for page in find_all(self.ledger_client.ledger) for row in page]
+        return [row async for page in self.ledger_client.ledger.queries.all() for row in page]
 
     def _worker(self) -> str:
         return self._draw(st.sampled_from(sorted(self.model.workers)))

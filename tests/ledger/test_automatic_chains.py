@@ -17,7 +17,7 @@ SCHEDULE, CANCELLED, BURIED = Seed.SCHEDULE, Seed.CANCELLED, Seed.BURIED
 async def seeds(ledger_client: LedgerClient, deploy: str = "first") -> list[Seed]:
     # On the server's clock a deploy is newer only if a millisecond has passed.
     await asyncio.sleep(0.002)
-    return await ledger_client.ledger.seedable(deploy, ["chain", "other"])
+    return await ledger_client.ledger.tasks.seedable(deploy, ["chain", "other"])
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def test_a_waiting_chain_that_is_cancelled_is_left_alone_until_a_newer_dep
     seeded: LedgerClient,
 ) -> None:
     await seeded.add("chain", "other", due_ms=seeded.later())
-    assert await seeded.ledger.cancel("chain") == 1
+    assert await seeded.ledger.tasks.cancel("chain") == 1
     for _ in range(2):
         assert await seeds(seeded) == [CANCELLED, SCHEDULE]
     assert await seeds(seeded, "second") == [SCHEDULE, SCHEDULE]
@@ -41,7 +41,7 @@ async def test_a_waiting_chain_that_is_cancelled_is_left_alone_until_a_newer_dep
 async def test_a_deploy_that_was_there_before_is_not_newer(seeded: LedgerClient) -> None:
     assert await seeds(seeded, "second") == [SCHEDULE, SCHEDULE]
     await seeded.add("chain")
-    await seeded.ledger.cancel("chain")
+    await seeded.ledger.tasks.cancel("chain")
     assert await seeds(seeded, "first") == [CANCELLED, SCHEDULE]
     assert await seeds(seeded, "second") == [CANCELLED, SCHEDULE]
 
@@ -51,7 +51,7 @@ async def test_a_running_chain_that_is_cancelled_is_left_alone_before_and_after_
 ) -> None:
     worker = await seeded.hire()
     run = await seeded.start(worker, "chain")
-    assert await seeded.ledger.cancel("chain") == 2
+    assert await seeded.ledger.tasks.cancel("chain") == 2
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
     assert await seeded.settle(requeue("chain", run.epoch)) == [SettleResult.CANCELLED]
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
@@ -62,13 +62,13 @@ async def test_a_chain_that_ends_itself_is_left_alone(seeded: LedgerClient) -> N
     run = await seeded.start(worker, "chain")
     assert await seeded.settle(as_chain_end(completed(run))) == [SettleResult.DONE]
     assert await seeds(seeded) == [CANCELLED, SCHEDULE]
-    assert (await seeded.ledger.get("chain")).finished is not None
+    assert (await seeded.ledger.tasks.get("chain")).finished is not None
     assert not seeded.checked_state().dead
 
 
 async def test_a_chain_that_is_added_by_hand_again_is_like_any_other(seeded: LedgerClient) -> None:
     await seeded.add("chain")
-    await seeded.ledger.cancel("chain")
+    await seeded.ledger.tasks.cancel("chain")
     await seeded.add("chain", due_ms=seeded.later())
     assert await seeds(seeded) == [SCHEDULE, SCHEDULE]
     seeded.client.delete(seeded.ledger.keys.schedule, seeded.ledger.keys.tasks)
@@ -77,7 +77,7 @@ async def test_a_chain_that_is_added_by_hand_again_is_like_any_other(seeded: Led
 
 async def test_what_is_no_automatic_task_leaves_no_mark(seeded: LedgerClient) -> None:
     await seeded.add("plain")
-    await seeded.ledger.cancel("plain")
+    await seeded.ledger.tasks.cancel("plain")
     run = await seeded.start(await seeded.hire(), "plain")
     await seeded.settle(as_chain_end(completed(run)))
     assert seeded.client.hlen(seeded.ledger.keys.key("cancelled-chains")) == 0
@@ -85,12 +85,12 @@ async def test_what_is_no_automatic_task_leaves_no_mark(seeded: LedgerClient) ->
 
 async def test_a_dead_letter_is_not_scheduled_again(seeded: LedgerClient) -> None:
     seeded.client.zadd(seeded.ledger.keys.key("dead"), {"chain": 1})
-    assert await seeded.ledger.seedable("first", ["chain", "other"]) == [BURIED, SCHEDULE]
+    assert await seeded.ledger.tasks.seedable("first", ["chain", "other"]) == [BURIED, SCHEDULE]
 
 
 async def test_only_the_newest_deploys_are_remembered(seeded: LedgerClient) -> None:
     for n in range(120):
-        await seeded.ledger.seedable(f"deploy {n}", ["chain"])
+        await seeded.ledger.tasks.seedable(f"deploy {n}", ["chain"])
     assert seeded.client.hlen(seeded.ledger.keys.key("deploys")) == 100
 
 
@@ -102,6 +102,6 @@ async def test_a_chain_that_is_cancelled_while_a_worker_seeds_it_is_not_schedule
     await seeded.settle(as_chain_end(completed(run)))
     (result,) = await seeded.add("chain", seed=True)
     assert not result.scheduled
-    assert (await seeded.ledger.get("chain")).task is None
+    assert (await seeded.ledger.tasks.get("chain")).task is None
     (by_hand,) = await seeded.add("chain")
     assert by_hand.scheduled

@@ -11,7 +11,7 @@ from .ledger_client import LedgerClient, completed, new_task
 async def test_a_worker_without_a_lease_gets_nothing_and_is_told(ledger_client: LedgerClient) -> None:
     await ledger_client.add("k")
     before = ledger_client.stored_state()
-    assert await ledger_client.ledger.take("stranger~1", '"stranger"', 10) is None
+    assert await ledger_client.ledger.deliveries.take("stranger~1", '"stranger"', 10) is None
     assert ledger_client.stored_state() == before
 
 
@@ -19,9 +19,9 @@ async def test_a_worker_that_was_given_up_gets_nothing_until_it_has_a_new_id(led
     worker = await ledger_client.hire()
     await ledger_client.add("k")
     ledger_client.bury(worker)
-    assert await ledger_client.ledger.take(worker, '"w"', 10) is None
+    assert await ledger_client.ledger.deliveries.take(worker, '"w"', 10) is None
     assert ledger_client.renew(worker).lost
-    assert await ledger_client.ledger.take(worker, '"w"', 10) is None
+    assert await ledger_client.ledger.deliveries.take(worker, '"w"', 10) is None
     assert [run.key for run in await ledger_client.take(await ledger_client.hire())] == ["k"]
 
 
@@ -54,7 +54,7 @@ async def test_asking_for_nothing_takes_nothing(ledger_client: LedgerClient) -> 
 async def test_one_call_claims_no_more_than_a_batch(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     for batch in range(2):
-        await ledger_client.ledger.enqueue([new_task(f"{batch} {n}", fresh=True) for n in range(500)])
+        await ledger_client.ledger.tasks.enqueue([new_task(f"{batch} {n}", fresh=True) for n in range(500)])
     assert len(await ledger_client.take(worker, 100_000)) == BATCH
 
 
@@ -135,18 +135,23 @@ async def test_a_delivery_whose_answer_was_lost_is_found_and_claimed(ledger_clie
     ledger_client.read(worker, 1)
     lost_claim = await ledger_client.take(worker, 1)
 
-    first = await ledger_client.ledger.unknown_deliveries(worker, [known.epoch], [])
+    first = await ledger_client.ledger.deliveries.unknown_deliveries(worker, [known.epoch], [])
     assert [(e.key, e.epoch, e.seen_before) for e in first] == [
         (b"lost 1", 0, False),
         (b"lost 2", lost_claim[0].epoch, False),
     ]
-    second = await ledger_client.ledger.unknown_deliveries(worker, [known.epoch], first)
+    second = await ledger_client.ledger.deliveries.unknown_deliveries(worker, [known.epoch], first)
     assert [s.seen_before for s in second] == [True, True]
     runs = await ledger_client.claim(worker, list(second))
     assert runs is not None
     assert [run.key for run in runs] == ["lost 1", "lost 2"]
     assert runs[1].epoch == lost_claim[0].epoch
-    assert await ledger_client.ledger.unknown_deliveries(worker, [known.epoch, *(run.epoch for run in runs)], []) == []
+    assert (
+        await ledger_client.ledger.deliveries.unknown_deliveries(
+            worker, [known.epoch, *(run.epoch for run in runs)], []
+        )
+        == []
+    )
 
 
 async def test_a_delivery_is_known_by_its_run_and_not_by_its_key(ledger_client: LedgerClient) -> None:
@@ -154,9 +159,9 @@ async def test_a_delivery_is_known_by_its_run_and_not_by_its_key(ledger_client: 
     worker = await ledger_client.hire()
     await ledger_client.add("k")
     (replaced,) = await ledger_client.take(worker)
-    await ledger_client.ledger.enqueue([new_task("k", replace=True)])
+    await ledger_client.ledger.tasks.enqueue([new_task("k", replace=True)])
     (lost,) = await ledger_client.take(worker)
-    found = await ledger_client.ledger.unknown_deliveries(worker, [replaced.epoch], [])
+    found = await ledger_client.ledger.deliveries.unknown_deliveries(worker, [replaced.epoch], [])
     assert [(entry.key, entry.epoch) for entry in found] == [(b"k", lost.epoch)]
 
 
@@ -165,7 +170,7 @@ async def test_entries_of_the_two_streams_with_the_same_id_are_told_apart(ledger
     await ledger_client.add("k")
     (id,) = (entry.id for entry in ledger_client.read(worker))
     ledger_client.client.xadd(ledger_client.ledger.keys.front, {"k": "other"}, id=id)
-    found = await ledger_client.ledger.unknown_deliveries(worker, [], [Entry(True, id, b"other")])
+    found = await ledger_client.ledger.deliveries.unknown_deliveries(worker, [], [Entry(True, id, b"other")])
     assert [(entry.from_front, entry.seen_before) for entry in found] == [(False, False)]
 
 
@@ -196,9 +201,9 @@ async def test_what_a_blocked_worker_was_sent_and_has_not_claimed_goes_to_anothe
     unread = ledger_client.read(blocked)
     assert len(unread) == 2
 
-    assert ledger_client.ledger.put_back_unclaimed(ledger_client.client, blocked, 1, None) == 2
+    assert ledger_client.ledger.fleet.put_back_unclaimed(ledger_client.client, blocked, 1, None) == 2
     assert [delivery.key for delivery in await ledger_client.take(other)] == ["unread 1", "unread 2"]
     assert await ledger_client.claim(blocked, unread) == []
-    assert ledger_client.ledger.put_back_unclaimed(ledger_client.client, blocked, 1, None) == 0
+    assert ledger_client.ledger.fleet.put_back_unclaimed(ledger_client.client, blocked, 1, None) == 0
     assert ledger_client.checked_state().running["running"].epoch == run.epoch
     assert {task.losses for task in ledger_client.stored_state().tasks.values()} == {0}

@@ -10,7 +10,7 @@ import pytest
 
 from docket.ledger import Delivery, Settlement, SettleResult, as_chain_end, complete, requeue
 from docket.ledger.endings import Ending, ending_event, read_ending
-from docket.ledger.workers import as_json, new_worker_id, worker_id
+from docket.ledger.fleet import as_json, new_worker_id, worker_id
 from docket.model.states import ExecutionState
 
 from .invariants import GROUP
@@ -39,7 +39,7 @@ async def test_a_short_settlement_writes_what_a_whole_one_writes(ledger_client: 
     same.row = same.row._replace(tail=TAIL)
     assert await ledger_client.settle(short(plain, worker), same) == [DONE, DONE]
 
-    looks = [(await ledger_client.ledger.get(key)).finished for key in ("plain", "whole")]
+    looks = [(await ledger_client.ledger.tasks.get(key)).finished for key in ("plain", "whole")]
     for look in looks:
         assert look is not None
         assert look.state is ExecutionState.COMPLETED
@@ -85,7 +85,7 @@ async def test_many_finished_records_are_written_together_if_the_server_permits_
     assert not refused
     for run in settled:
         if run is not gone:
-            found = (await ledger_client.ledger.get(run.key)).finished
+            found = (await ledger_client.ledger.tasks.get(run.key)).finished
             assert found is not None
             assert read_ending(found.tail) == Ending("w", None, 1, b"value")
             assert 0 < ledger_client.client.pttl(ledger_client.ledger.keys.run(run.key)) <= TTL_MS
@@ -127,7 +127,7 @@ async def test_the_end_of_a_chain_and_the_run_of_another_worker_are_whole_settle
     stranger = short(run, other)
     assert await ledger_client.settle(stranger) == [LOST]
     assert await ledger_client.settle(as_chain_end(short(run, worker))) == [DONE]
-    look = (await ledger_client.ledger.get("k")).finished
+    look = (await ledger_client.ledger.tasks.get("k")).finished
     assert look is not None
     assert look.state is ExecutionState.COMPLETED
 
@@ -135,12 +135,12 @@ async def test_the_end_of_a_chain_and_the_run_of_another_worker_are_whole_settle
 async def test_the_script_writes_the_event_that_python_writes(ledger_client: LedgerClient) -> None:
     name = 'a "name" with % and : and é'
     worker = worker_id(name, "1")
-    await ledger_client.ledger.register(worker, LEASE_MS, ("f",))
+    await ledger_client.ledger.fleet.register(worker, LEASE_MS, ("f",))
     pubsub = ledger_client.client.pubsub()
     pubsub.psubscribe("*")
     run = await ledger_client.start(worker, "k")
     await ledger_client.settle(short(run, worker))
-    look = (await ledger_client.ledger.get("k")).finished
+    look = (await ledger_client.ledger.tasks.get("k")).finished
     assert look is not None
     ledger_client.client.publish("end", b"")
     events = [json.loads(data) for data in texts_until_end(pubsub)]
@@ -230,7 +230,7 @@ async def test_the_hash_of_running_tasks_is_a_table(ledger_client: LedgerClient)
     """The server keeps a small hash of short values as a list, and walks over all of it for each
     read. The ids of workers are so long that the values are not short."""
     worker = new_worker_id("w")
-    await ledger_client.ledger.register(worker, LEASE_MS, ("f",))
+    await ledger_client.ledger.fleet.register(worker, LEASE_MS, ("f",))
     await ledger_client.start(worker, "k")
     assert ledger_client.client.object("ENCODING", ledger_client.ledger.keys.key("running")) == b"hashtable"
 

@@ -12,8 +12,8 @@ import pytest
 
 from docket.codec.packing import unpack_from_script
 from docket.ledger import Delivery, ReservedSlot, SettleResult, SlotOffer, requeue
+from docket.ledger.fleet import worker_id
 from docket.ledger.values import OFFER_MS
-from docket.ledger.workers import worker_id
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
 from tests.waiting import SECONDS
@@ -61,7 +61,7 @@ class Waiting:
     async def take(self, count: int, *, offered: bool, last: int = 0) -> tuple[list[str], int | None]:
         """The keys, and what became of the slot that is kept for an offer."""
         kept = ReservedSlot(offered, last, secret=SECRET)
-        deliveries = await self.ledger_client.ledger.take(self.id, '"w"', count, kept)
+        deliveries = await self.ledger_client.ledger.deliveries.take(self.id, '"w"', count, kept)
         assert deliveries is not None, "the worker has no lease"
         return [run.key for run in deliveries], kept.answer
 
@@ -104,7 +104,7 @@ def hire(ledger_client: LedgerClient, channels: Callable[[bytes], Channel]) -> H
         if id is None:
             id = await ledger_client.hire() if lease else "stranger~1"
         elif lease:
-            await ledger_client.ledger.register(id, LEASE_MS, ["f"])
+            await ledger_client.ledger.fleet.register(id, LEASE_MS, ["f"])
         return Waiting(ledger_client, id, channels(ledger_client.ledger.keys.delivery_channel(id)) if listens else None)
 
     return hire
@@ -203,7 +203,7 @@ async def test_a_scheduled_task_is_delivered_directly_when_it_is_due(ledger_clie
     await ledger_client.add("k", due_ms=ledger_client.later())
     assert worker.handed() == []
     ledger_client.fall_due("k")
-    assert (await ledger_client.ledger.stage())[0] == 1
+    assert (await ledger_client.ledger.tasks.stage())[0] == 1
     assert worker.handed_keys() == ["k"]
     assert ledger_client.checked_state().running["k"].worker == worker.id
 
@@ -258,7 +258,7 @@ async def test_the_oldest_task_is_delivered_directly_and_not_the_one_that_was_ju
     worker = await hire()
     run = await ledger_client.start(worker.id, "before")
     await ledger_client.add("old")
-    await ledger_client.ledger.settle([completed(run)], SlotOffer(worker.id, SECRET))
+    await ledger_client.ledger.tasks.settle([completed(run)], SlotOffer(worker.id, SECRET))
     await ledger_client.add("new")
     assert worker.handed_keys() == ["old"]
     assert read_keys(ledger_client, worker.id) == ["new"]
@@ -345,7 +345,7 @@ async def test_large_batches_are_not_delivered_directly(ledger_client: LedgerCli
     await ledger_client.add("small", "large", call=LARGE, due_ms=ledger_client.later() if staged else 0)
     if staged:
         ledger_client.fall_due("small", "large")
-        await ledger_client.ledger.stage()
+        await ledger_client.ledger.tasks.stage()
     assert worker.handed() == []
     assert list(offers(ledger_client)) == [worker.id]
     assert sorted(read_keys(ledger_client, worker.id)) == ["large", "small"]
@@ -354,7 +354,7 @@ async def test_large_batches_are_not_delivered_directly(ledger_client: LedgerCli
 async def test_a_worker_that_withdrew_its_offer_is_handed_nothing(ledger_client: LedgerClient, hire: Hire) -> None:
     worker = await hire()
     await worker.offer()
-    assert await ledger_client.ledger.withdraw_offer(worker.id)
+    assert await ledger_client.ledger.deliveries.withdraw_offer(worker.id)
     await ledger_client.add("k")
     assert worker.handed() == []
     assert read_keys(ledger_client, worker.id) == ["k"]
@@ -364,7 +364,7 @@ async def test_an_offer_that_was_taken_up_cannot_be_withdrawn(ledger_client: Led
     worker = await hire()
     await worker.offer()
     await ledger_client.add("k")
-    assert not await ledger_client.ledger.withdraw_offer(worker.id)
+    assert not await ledger_client.ledger.deliveries.withdraw_offer(worker.id)
 
 
 # What take says of the slot
@@ -437,7 +437,7 @@ async def test_take_gets_back_a_slot_whose_offer_has_run_out(
 
 async def test_a_worker_without_a_lease_offers_nothing(ledger_client: LedgerClient, hire: Hire) -> None:
     worker, kept = await hire(lease=False), ReservedSlot(False, 0)
-    assert await ledger_client.ledger.take(worker.id, '"w"', 1, kept) is None
+    assert await ledger_client.ledger.deliveries.take(worker.id, '"w"', 1, kept) is None
     assert not kept.answer
     assert offers(ledger_client) == {}
 
@@ -448,7 +448,7 @@ async def test_a_worker_without_a_lease_offers_nothing(ledger_client: LedgerClie
 async def test_an_offer_may_come_along_with_a_settlement(ledger_client: LedgerClient, hire: Hire) -> None:
     worker = await hire()
     run = await ledger_client.start(worker.id, "before")
-    await ledger_client.ledger.settle([completed(run)], SlotOffer(worker.id, SECRET))
+    await ledger_client.ledger.tasks.settle([completed(run)], SlotOffer(worker.id, SECRET))
     assert 0 < offers(ledger_client)[worker.id] - ledger_client.now() <= OFFER_MS
     await ledger_client.add("k")
     assert worker.handed_keys() == ["k"]
@@ -461,7 +461,7 @@ async def test_a_settlement_alone_offers_nothing(ledger_client: LedgerClient, hi
 
 
 def renew(ledger_client: LedgerClient, worker: str, *, has_offer: bool) -> None:
-    ledger_client.ledger.renew(ledger_client.client, worker, LEASE_MS, LATE_MS, busy=False, has_offer=has_offer)
+    ledger_client.ledger.fleet.renew(ledger_client.client, worker, LEASE_MS, LATE_MS, busy=False, has_offer=has_offer)
 
 
 async def test_a_renewal_extends_an_offer(ledger_client: LedgerClient, hire: Hire) -> None:
@@ -496,7 +496,7 @@ async def offer_after_a_direct_delivery(ledger_client: LedgerClient, worker: Wai
 async def test_who_leaves_offers_nothing_any_more(ledger_client: LedgerClient, hire: Hire) -> None:
     worker = await hire()
     await ledger_client.settle(completed(await offer_after_a_direct_delivery(ledger_client, worker)))
-    await ledger_client.ledger.leave(worker.id)
+    await ledger_client.ledger.fleet.leave(worker.id)
     assert offers(ledger_client) == last_handed(ledger_client) == {}
     ledger_client.checked_state()
 
@@ -524,7 +524,7 @@ async def test_a_direct_delivery_whose_message_was_lost_is_found_and_is_the_same
     worker = await hire()
     await worker.offer()
     await ledger_client.add("k")
-    unknown = await ledger_client.ledger.unknown_deliveries(worker.id, [], [])
+    unknown = await ledger_client.ledger.deliveries.unknown_deliveries(worker.id, [], [])
     assert [delivery.key for delivery in unknown] == [b"k"]
     assert await ledger_client.claim(worker.id, list(unknown)) == worker.handed()
 
@@ -614,7 +614,7 @@ async def test_a_direct_delivery_that_fails_does_not_fail_the_add(
     found = await ledger_client.take(worker.id)
     if not found:
         # It was delivered before the rest failed: as if the answer to a read had been lost.
-        unknown = await ledger_client.ledger.unknown_deliveries(worker.id, [], [])
+        unknown = await ledger_client.ledger.deliveries.unknown_deliveries(worker.id, [], [])
         found = await ledger_client.claim(worker.id, list(unknown)) or []
     assert [run.key for run in found] == ["k"]
 
@@ -635,11 +635,11 @@ async def test_the_neighbour_of_a_poison_that_comes_back_from_the_schedule_is_ne
         assert run.key == key
         await ledger_client.settle(requeue(key, run.epoch, delay_ms=60_000))
     ledger_client.fall_due("neighbour")
-    await ledger_client.ledger.stage()
+    await ledger_client.ledger.tasks.stage()
     assert [run.key for run in await ledger_client.take(waiting.id, 1)] == ["neighbour"]
     await waiting.offer()
     ledger_client.fall_due("poison")
-    await ledger_client.ledger.stage()
+    await ledger_client.ledger.tasks.stage()
     assert [run.key for run in await ledger_client.take(await ledger_client.hire())] in ([], ["poison"])
 
     ledger_client.bury(ledger_client.stored_state().running["poison"].worker)

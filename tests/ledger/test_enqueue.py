@@ -20,7 +20,7 @@ def number_of(record_call: bytes) -> int:
 
 
 async def number_waiting(ledger_client: LedgerClient, key: str) -> int:
-    look = await ledger_client.ledger.get(key)
+    look = await ledger_client.ledger.tasks.get(key)
     assert look.task is not None
     return number_of(look.task.call)
 
@@ -79,7 +79,7 @@ async def test_replace_of_an_unknown_key_is_an_add(ledger_client: LedgerClient) 
 
 
 async def test_of_one_key_in_a_batch_the_first_add_wins(ledger_client: LedgerClient) -> None:
-    results = await ledger_client.ledger.enqueue([new_task("k", call(n)) for n in range(5)])
+    results = await ledger_client.ledger.tasks.enqueue([new_task("k", call(n)) for n in range(5)])
     assert [r.scheduled for r in results] == [True, False, False, False, False]
     assert {r.generation for r in results} == {1}
     assert await number_waiting(ledger_client, "k") == 0
@@ -88,7 +88,7 @@ async def test_of_one_key_in_a_batch_the_first_add_wins(ledger_client: LedgerCli
 
 async def test_of_one_key_in_a_batch_the_last_replace_wins(ledger_client: LedgerClient) -> None:
     later = ledger_client.later()
-    results = await ledger_client.ledger.enqueue(
+    results = await ledger_client.ledger.tasks.enqueue(
         [new_task("k", call(n), replace=True, due_ms=later if n % 2 else 0) for n in range(6)]
     )
     assert [(r.scheduled, r.generation) for r in results] == [(True, n) for n in range(1, 7)]
@@ -97,7 +97,7 @@ async def test_of_one_key_in_a_batch_the_last_replace_wins(ledger_client: Ledger
 
 
 async def test_adds_and_replacements_of_a_key_in_one_batch_happen_in_order(ledger_client: LedgerClient) -> None:
-    results = await ledger_client.ledger.enqueue(
+    results = await ledger_client.ledger.tasks.enqueue(
         [
             new_task("k", call(0), fresh=True),
             new_task("k", call(1)),
@@ -119,7 +119,7 @@ async def test_a_whole_batch_is_delivered_in_its_order(ledger_client: LedgerClie
 
 
 async def test_an_empty_batch_is_no_error(ledger_client: LedgerClient) -> None:
-    assert await ledger_client.ledger.enqueue([]) == []
+    assert await ledger_client.ledger.tasks.enqueue([]) == []
     assert await ledger_client.settle() == []
 
 
@@ -143,14 +143,14 @@ async def test_a_replaced_task_that_was_delivered_but_not_claimed_starts_once_wi
 async def test_a_task_replaced_while_it_runs_voids_the_run(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     old = await ledger_client.start(worker, "k", call=call(1))
-    await ledger_client.ledger.progress([ProgressChange(old.key, old.epoch, add=1)])
+    await ledger_client.ledger.tasks.progress([ProgressChange(old.key, old.epoch, add=1)])
     await ledger_client.add("k", call=call(2), replace=True)
     stored_state = ledger_client.checked_state()
     assert not stored_state.running
     assert not stored_state.progress
 
     assert await ledger_client.settle(completed(old)) == [SettleResult.LOST]
-    assert await ledger_client.ledger.progress([ProgressChange(old.key, old.epoch, add=1)]) == [Unwritten.LOST]
+    assert await ledger_client.ledger.tasks.progress([ProgressChange(old.key, old.epoch, add=1)]) == [Unwritten.LOST]
     assert await ledger_client.acquire(old.key, old.epoch, [("L", 1)]) == 0
     (new,) = await ledger_client.take(worker)
     assert new.epoch > old.epoch
@@ -196,7 +196,7 @@ async def test_a_batch_that_wakes_a_task_and_then_replaces_it_leaves_one_of_it(l
     await ledger_client.settle(completed(holder))
 
     # The first gives its reserved slot up, which wakes the second.
-    await ledger_client.ledger.enqueue(
+    await ledger_client.ledger.tasks.enqueue(
         [new_task("woken", replace=True), new_task("parked", call(2), replace=True), new_task("parked", call(3))]
     )
     stored_state = ledger_client.checked_state()
@@ -211,7 +211,7 @@ async def test_unfinished_work_has_no_time_to_live_and_finished_work_always_has_
     worker = await ledger_client.hire()
     await ledger_client.add("waits", due_ms=ledger_client.later())
     await ledger_client.add("completed", "cancelled", "runs", "ready")
-    await ledger_client.ledger.cancel("cancelled")
+    await ledger_client.ledger.tasks.cancel("cancelled")
     done, _ = await ledger_client.take(worker, 2)
     await ledger_client.settle(completed(done, ttl_ms=60_000))
     stored_state = ledger_client.checked_state()
@@ -227,7 +227,7 @@ async def test_a_docket_that_keeps_no_records_leaves_none(ledger_client: LedgerC
     run = await ledger_client.start(worker, "done")
     await ledger_client.settle(completed(run, ttl_ms=0))
     await ledger_client.add("cancelled")
-    await ledger_client.ledger.cancel("cancelled")
+    await ledger_client.ledger.tasks.cancel("cancelled")
     for _ in range(3):
         await ledger_client.add("lost")
         worker = await ledger_client.hire()

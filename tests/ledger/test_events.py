@@ -12,7 +12,7 @@ import redis
 from docket.codec.proofs import proven_body
 from docket.ledger import ProgressChange, requeue, reschedule
 from docket.ledger.endings import Ending, ending_event, read_ending
-from docket.ledger.workers import as_json
+from docket.ledger.fleet import as_json
 from docket.model.states import ExecutionState
 from docket.storage.server import Server
 from tests.waiting import SECONDS
@@ -75,10 +75,10 @@ async def test_every_event_of_every_key_parses_and_goes_to_that_key(
     worker = await ledger_client.hire()
     await ledger_client.add(*KEYS, due_ms=ledger_client.later())
     ledger_client.fall_due(*KEYS)
-    await ledger_client.ledger.stage()
+    await ledger_client.ledger.tasks.stage()
     runs = await ledger_client.take(worker, 500)
     for run in runs:
-        await ledger_client.ledger.progress([ProgressChange(run.key, run.epoch, message='"half"')])
+        await ledger_client.ledger.tasks.progress([ProgressChange(run.key, run.epoch, message='"half"')])
     await ledger_client.settle(*(completed(run) for run in runs))
 
     heard = listener.heard()
@@ -95,7 +95,7 @@ async def test_a_cancelled_a_lost_and_a_retried_task_are_told_of(
 ) -> None:
     worker = await ledger_client.hire()
     await ledger_client.add("cancelled", "retried", "requeued", "lost")
-    await ledger_client.ledger.cancel("cancelled")
+    await ledger_client.ledger.tasks.cancel("cancelled")
     retried, back, _ = await ledger_client.take(worker)
     await ledger_client.settle(reschedule(retried.key, retried.epoch, attempt=2, delay_ms=60_000))
     await ledger_client.settle(requeue(back.key, back.epoch))
@@ -131,7 +131,7 @@ async def test_a_request_to_cancel_goes_to_the_worker_that_runs_the_task(
     worker, other = await ledger_client.hire(), await ledger_client.hire()
     runs = [await ledger_client.start(worker, key) for key in KEYS[:20]]
     for run in runs:
-        await ledger_client.ledger.cancel(run.key)
+        await ledger_client.ledger.tasks.cancel(run.key)
     heard = listener.heard()
     requests = [data for channel, data in heard if channel == ledger_client.ledger.keys.worker_channel(worker)]
     secret = ledger_client.client.get(ledger_client.ledger.keys.key("secret"))
@@ -168,7 +168,7 @@ async def test_errors_and_worker_names_cannot_break_an_event(
 ) -> None:
     worker = await ledger_client.hire()
     await ledger_client.add("x")
-    (run,) = await ledger_client.ledger.take(worker, as_json(text), 1) or []
+    (run,) = await ledger_client.ledger.deliveries.take(worker, as_json(text), 1) or []
     event = ending_event(ExecutionState.FAILED, as_json(text), 0, text)
     tail = Ending(text, text).pack()
     settlement = ended(run, ExecutionState.FAILED)
@@ -179,6 +179,6 @@ async def test_errors_and_worker_names_cannot_break_an_event(
     assert running["worker"] == failed["worker"] == text
     assert failed["state"] == "failed"
     assert len(failed["error"]) <= 4001
-    look = await ledger_client.ledger.get("x")
+    look = await ledger_client.ledger.tasks.get("x")
     assert look.finished is not None
     assert read_ending(look.finished.tail).worker == text

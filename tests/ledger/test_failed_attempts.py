@@ -14,8 +14,8 @@ from docket.ledger import (
     requeue,
     reschedule,
 )
-from docket.ledger.endings import Ending, as_going_on
-from docket.ledger.settlements import RescheduleItem
+from docket.ledger.endings import Ending
+from docket.ledger.settlements import RescheduleItem, as_going_on
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
@@ -32,7 +32,7 @@ def retry(run: Delivery, attempt: int, error: str = "ValueError: smoke", delay_m
 
 
 async def failed_attempts(ledger_client: LedgerClient, key: str = "k") -> tuple[FailedAttempt, ...]:
-    return read_failed_attempts((await ledger_client.ledger.get(key)).failed_attempts)
+    return read_failed_attempts((await ledger_client.ledger.tasks.get(key)).failed_attempts)
 
 
 def ttl_ms(ledger_client: LedgerClient, key: str = "k") -> int:
@@ -42,7 +42,7 @@ def ttl_ms(ledger_client: LedgerClient, key: str = "k") -> int:
 async def test_a_retried_task_keeps_when_where_and_how_its_attempts_failed(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "k")
-    status = await ledger_client.ledger.get("k")
+    status = await ledger_client.ledger.tasks.get("k")
     assert status.run is not None
     await ledger_client.settle(retry(run, 1, "ValueError: one"))
     (run,) = await ledger_client.take(worker)
@@ -139,7 +139,7 @@ async def test_a_task_that_is_cancelled_while_it_waits_for_its_retry_keeps_them_
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "k")
     await ledger_client.settle(retry(run, 1, delay_ms=HOUR_MS))
-    await ledger_client.ledger.cancel("k")
+    await ledger_client.ledger.tasks.cancel("k")
 
     assert 0 < ttl_ms(ledger_client) <= ledger_client.ledger.ttl_ms
 

@@ -35,7 +35,7 @@ async def test_add_says_so_and_nothing_is_half_written(ledger_client: LedgerClie
     before = ledger_client.stored_state()
     due = ledger_client.later() if later else 0
     with full(ledger_client), pytest.raises(ServerFull):
-        await ledger_client.ledger.enqueue([new_task(f"{n}", due_ms=due) for n in range(10)])
+        await ledger_client.ledger.tasks.enqueue([new_task(f"{n}", due_ms=due) for n in range(10)])
     assert ledger_client.checked_state() == before
     assert [r.scheduled for r in await ledger_client.add("0")] == [True]
 
@@ -56,7 +56,7 @@ async def test_a_batch_with_a_replacement_is_written_whole_or_not_at_all(
     written = True
     with full(ledger_client):
         try:
-            await ledger_client.ledger.enqueue(batch if first == "add" else batch[::-1])
+            await ledger_client.ledger.tasks.enqueue(batch if first == "add" else batch[::-1])
         except ServerFull:
             written = False
     stored_state = ledger_client.checked_state()
@@ -77,11 +77,11 @@ async def test_work_is_taken_settled_renewed_and_cancelled_as_ever(ledger_client
         more = await ledger_client.claim(worker, ledger_client.read(worker, 1))
         assert [run.key for run in more or []] == ["t6"]
         assert not ledger_client.renew(worker).lost
-        assert await ledger_client.ledger.cancel("t0") == 2
+        assert await ledger_client.ledger.tasks.cancel("t0") == 2
         assert ledger_client.renew(worker).cancel_requests == [(runs["t0"].epoch, "t0")]
-        assert await ledger_client.ledger.cancel("t7") == 1
-        assert (await ledger_client.ledger.stage())[0] == 1
-        (written,) = await ledger_client.ledger.progress([ProgressChange("t1", runs["t1"].epoch, add=1)])
+        assert await ledger_client.ledger.tasks.cancel("t7") == 1
+        assert (await ledger_client.ledger.tasks.stage())[0] == 1
+        (written,) = await ledger_client.ledger.tasks.progress([ProgressChange("t1", runs["t1"].epoch, add=1)])
         assert isinstance(written, bytes)
         assert await ledger_client.acquire("t1", runs["t1"].epoch, [("L", 1)]) == 1
         assert await ledger_client.acquire("t2", runs["t2"].epoch, [("L", 1)]) == 2
@@ -93,9 +93,9 @@ async def test_work_is_taken_settled_renewed_and_cancelled_as_ever(ledger_client
             completed(runs["t5"], dead_letter=True),
         )
         assert answers == [DONE] * 5
-        assert await ledger_client.ledger.clear() == 4
+        assert await ledger_client.ledger.tasks.clear() == 4
         assert await ledger_client.settle(*(completed(run) for run in more or [])) == [DONE]
-        assert await ledger_client.ledger.leave(worker) is False
+        assert await ledger_client.ledger.fleet.leave(worker) is False
     stored_state = ledger_client.checked_state()
     assert stored_state.leftovers == set()
     states = {key: record.state for key, record in stored_state.finished.items()}
@@ -121,11 +121,11 @@ async def test_each_verb_works_as_the_first_on_a_full_server(ledger_client: Ledg
         elif first_write == "settle":
             assert await ledger_client.settle(completed(run)) == [DONE]
         elif first_write == "cancel":
-            assert await ledger_client.ledger.cancel("running") == 2
+            assert await ledger_client.ledger.tasks.cancel("running") == 2
         elif first_write == "stage":
-            assert (await ledger_client.ledger.stage())[0] == 1
+            assert (await ledger_client.ledger.tasks.stage())[0] == 1
         elif first_write == "clear":
-            assert await ledger_client.ledger.clear() == 3
+            assert await ledger_client.ledger.tasks.clear() == 3
         elif first_write == "sweep":
             ledger_client.client.xack(ledger_client.ledger.keys.stream, "docket-workers", entries[0].id)
             assert ledger_client.sweep() == 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from docket.ledger import Delivery, SettleResult, Taken, as_blocked, requeue, reschedule
-from docket.ledger.limits import Decision, Limits, Verdict
+from docket.ledger.limits import Decision, Verdict
 from docket.model.states import ExecutionState
 from docket.storage.records import read_task
 
@@ -17,19 +17,19 @@ WINDOW_MS = 3_600_000
 
 
 async def cool(ledger_client: LedgerClient, run: Delivery, taken: list[Taken] | None = None) -> Decision:
-    return await Limits(ledger_client.ledger).cool_down(run.key, run.epoch, "C", WINDOW_MS, taken=taken or [])
+    return await ledger_client.ledger.limits.cool_down(run.key, run.epoch, "C", WINDOW_MS, taken=taken or [])
 
 
 async def pace(
     ledger_client: LedgerClient, run: Delivery, taken: list[Taken] | None = None, *, drop: bool = False
 ) -> Decision:
-    return await Limits(ledger_client.ledger).rate(run.key, run.epoch, "R", 1, WINDOW_MS, drop=drop, taken=taken or [])
+    return await ledger_client.ledger.limits.rate(run.key, run.epoch, "R", 1, WINDOW_MS, drop=drop, taken=taken or [])
 
 
 async def settle_down(
     ledger_client: LedgerClient, run: Delivery, *, latest: bool = False, settle_ms: int = WINDOW_MS
 ) -> Decision:
-    return await Limits(ledger_client.ledger).debounce(run.key, run.epoch, "D", settle_ms, latest=latest)
+    return await ledger_client.ledger.limits.debounce(run.key, run.epoch, "D", settle_ms, latest=latest)
 
 
 def took(*decisions: Decision) -> list[Taken]:
@@ -131,7 +131,7 @@ async def test_a_window_serves_the_redelivery_of_the_run_that_opened_it_however_
     # As a suspect that has to wait for its worker: its due time is another.
     await ledger_client.settle(requeue("k", run.epoch, delay_ms=50))
     ledger_client.fall_due("k")
-    await ledger_client.ledger.stage()
+    await ledger_client.ledger.tasks.stage()
     (run,) = await ledger_client.take(worker)
     assert (await cool(ledger_client, run)).verdict is Verdict.ADMIT
     assert (await pace(ledger_client, run)).verdict is Verdict.ADMIT
@@ -172,7 +172,7 @@ async def test_of_several_limits_the_one_that_is_full_is_named(ledger_client: Le
     holder = await ledger_client.start(worker, "holder")
     assert await ledger_client.acquire("holder", holder.epoch, [("B", 1)]) == ACQUIRED
     run = await ledger_client.start(worker, "k")
-    assert await Limits(ledger_client.ledger).acquire("k", run.epoch, [("C", 1), ("B", 1), ("A", 1)]) == (PARKED, 2)
+    assert await ledger_client.ledger.limits.acquire("k", run.epoch, [("C", 1), ("B", 1), ("A", 1)]) == (PARKED, 2)
 
 
 async def test_a_leader_that_was_put_back_with_another_due_time_still_leads(ledger_client: LedgerClient) -> None:
@@ -180,11 +180,11 @@ async def test_a_leader_that_was_put_back_with_another_due_time_still_leads(ledg
     leader = await ledger_client.start(worker, "leader")
     assert (await settle_down(ledger_client, leader)).verdict is Verdict.DELAY
     ledger_client.fall_due("leader")
-    await ledger_client.ledger.stage()
+    await ledger_client.ledger.tasks.stage()
     (leader,) = await ledger_client.take(worker)
     await ledger_client.settle(requeue("leader", leader.epoch, delay_ms=50))
     ledger_client.fall_due("leader")
-    await ledger_client.ledger.stage()
+    await ledger_client.ledger.tasks.stage()
     (leader,) = await ledger_client.take(worker)
     assert (await settle_down(ledger_client, leader, settle_ms=1)).verdict is Verdict.ADMIT
 
@@ -200,7 +200,7 @@ async def test_each_submission_that_was_let_through_and_parked_is_let_through_ag
         run = await ledger_client.start(worker, key)
         assert (await settle_down(ledger_client, run, settle_ms=1)).verdict is Verdict.DELAY
         ledger_client.fall_due(key)
-        await ledger_client.ledger.stage()
+        await ledger_client.ledger.tasks.stage()
         (run,) = await ledger_client.take(worker)
         taken = took(await settle_down(ledger_client, run, settle_ms=0))
         assert await ledger_client.acquire(key, run.epoch, [("L", 1)], taken=taken) == PARKED
@@ -230,7 +230,7 @@ async def test_a_leader_that_is_overtaken_is_told_so_at_its_next_run(ledger_clie
     assert await ledger_client.settle(ended(leader, ExecutionState.CANCELLED)) == [SettleResult.DONE]
 
     ledger_client.fall_due("other")
-    await ledger_client.ledger.stage()
+    await ledger_client.ledger.tasks.stage()
     (other,) = await ledger_client.take(worker)
     assert (await settle_down(ledger_client, other, latest=True, settle_ms=0)).verdict is Verdict.ADMIT
 
@@ -241,7 +241,7 @@ async def test_a_leader_that_runs_when_it_is_overtaken_is_told_so(ledger_client:
     leader = await ledger_client.start(worker, "leader")
     assert (await settle_down(ledger_client, leader, latest=True)).verdict is Verdict.DELAY
     ledger_client.fall_due("leader")
-    await ledger_client.ledger.stage()
+    await ledger_client.ledger.tasks.stage()
     (leader,) = await ledger_client.take(worker)
     other = await ledger_client.start(worker, "other")
     assert (await settle_down(ledger_client, other, latest=True)).verdict is Verdict.DELAY
@@ -256,7 +256,7 @@ async def test_marks_of_submissions_that_are_gone_do_not_pile_up(ledger_client: 
         run = await ledger_client.start(worker, f"k{n}")
         assert (await settle_down(ledger_client, run, latest=True)).verdict is Verdict.DELAY
         if n:
-            await ledger_client.ledger.cancel(f"k{n - 1}")
+            await ledger_client.ledger.tasks.cancel(f"k{n - 1}")
     state = ledger_client.ledger.keys.debounce("D")
     assert ledger_client.client.hlen(state) < 100
 
@@ -334,7 +334,7 @@ async def test_a_debounced_task_that_was_let_through_and_lost_is_let_through_aga
         run = await ledger_client.start(holder, key)
         assert (await settle_down(ledger_client, run, settle_ms=1)).verdict is Verdict.DELAY
         ledger_client.fall_due(key)
-        await ledger_client.ledger.stage()
+        await ledger_client.ledger.tasks.stage()
         (run,) = await ledger_client.take(holder)
         took(await settle_down(ledger_client, run, settle_ms=0))
     _, run = await lose(ledger_client, worker)

@@ -12,10 +12,10 @@ import pytest
 from docket.codec.packing import pack_for_script
 from docket.ledger import Delivery, Ledger, Settlement, SettleResult, as_retry, finish, reschedule, unknown_function
 from docket.ledger import history as stored
-from docket.ledger.endings import Ending, as_going_on, ending_event
-from docket.ledger.history import FinishedRun, newest_runs, trim_history
-from docket.ledger.statistics import OTHERS, Row, read_rows
-from docket.ledger.unknown_functions import fail_unknown
+from docket.ledger.endings import Ending, ending_event
+from docket.ledger.history import FinishedRun
+from docket.ledger.settlements import as_going_on
+from docket.ledger.statistics import OTHERS, Row
 from docket.model.ending_kinds import EndingKind
 from docket.model.keeping import NOTHING, Keep
 from docket.model.states import ExecutionState
@@ -28,7 +28,7 @@ FAILED = EndingKind.FAILED
 
 
 async def history(ledger: Ledger, before: str | None = None, **selected: Any) -> list[FinishedRun]:
-    return [run async for run in newest_runs(ledger, before, **selected)]
+    return [run async for run in ledger.history.newest(before, **selected)]
 
 
 def failed(delivery: Delivery, kind: EndingKind = FAILED, error: str = "ValueError: no") -> Settlement:
@@ -80,11 +80,11 @@ async def test_a_retried_run_and_a_chain_that_goes_on_have_entries(ledger_client
 async def test_endings_that_no_worker_settles_have_entries(ledger_client: LedgerClient) -> None:
     ledger, worker = ledger_client.ledger, await ledger_client.hire("f")
     await ledger_client.add("waits")
-    await ledger.cancel("waits")
+    await ledger.tasks.cancel("waits")
     run = await ledger_client.start(worker, "unknown", function="g")
     await ledger_client.settle(unknown_function("unknown", run.epoch))
     event = '{"type":"state","state":"failed","error":"TaskNotRegistered: g"}'
-    assert await fail_unknown(ledger, "g", Ending("w", "TaskNotRegistered: g"), event) == 1
+    assert await ledger.tasks.fail_unknown("g", Ending("w", "TaskNotRegistered: g"), event) == 1
     await ledger_client.start(worker, "lost")
     ledger_client.bury(worker)
     found = {run.key: run for run in await history(ledger)}
@@ -176,7 +176,7 @@ async def test_functions_without_counts_of_their_own_share_a_bound(ledger_client
     found = await history(ledger)
     assert len(found) == 20
     assert {run.function for run in found} <= set(names)
-    rows = [row async for row in read_rows(ledger, NOON // MINUTE, NOON // MINUTE)]
+    rows = [row async for row in ledger.statistics.rows(NOON // MINUTE, NOON // MINUTE)]
     total = Row()
     for row in rows:
         total.add(row.row)
@@ -190,7 +190,7 @@ async def test_a_docket_that_keeps_nothing_has_no_history(ledger_client: LedgerC
     await settle(ledger_client, worker, "ok")
     await settle(ledger_client, worker, "bad", fails=True)
     await ledger_client.add("cancelled")
-    await ledger.cancel("cancelled")
+    await ledger.tasks.cancel("cancelled")
     await ledger_client.start(worker, "lost")
     ledger_client.bury(worker)
     assert await history(ledger) == []
@@ -223,21 +223,21 @@ async def test_texts_live_no_longer_than_letters(ledger_client: LedgerClient) ->
 async def test_entries_that_are_too_old_are_deleted(ledger_client: LedgerClient) -> None:
     ledger, client = ledger_client.ledger, ledger_client.client
     worker = await ledger_client.hire()
-    now_ms = int((await ledger.census()).server_ms)
+    now_ms = int((await ledger.queries.census()).server_ms)
     failures, samples = (ledger.keys.key(name) for name in ("history-failures", "history-samples"))
     for age in (9, 6.5, 1.5, 0.5):
         for stream in (failures, samples):
             client.xadd(stream, {"r": b"old"}, id=f"{int(now_ms - age * DAY)}-0")
     await settle(ledger_client, worker, "new", fails=True)
-    assert await trim_history(ledger) == 1 + 3
+    assert await ledger.history.trim() == 1 + 3
     assert (client.xlen(failures), client.xlen(samples)) == (4, 1)
     ledger.keep_ms = 2 * DAY
-    assert await trim_history(ledger) == 1
+    assert await ledger.history.trim() == 1
     ledger.keep_ms = 0
-    assert await trim_history(ledger) == 1
+    assert await ledger.history.trim() == 1
     assert [run.key for run in await history(ledger)] == ["new"]
     client.set(failures, "somebody else's")
-    assert await trim_history(ledger) == 0
+    assert await ledger.history.trim() == 0
 
 
 async def test_the_number_of_entries_is_bounded(ledger_client: LedgerClient) -> None:
@@ -265,14 +265,14 @@ async def test_a_damaged_history_stops_no_task(ledger_client: LedgerClient, name
     await settle(ledger_client, worker, "ok")
     await settle(ledger_client, worker, "bad", fails=True)
     await ledger_client.add("cancelled")
-    assert await ledger.cancel("cancelled") == 1
+    assert await ledger.tasks.cancel("cancelled") == 1
     lost = await ledger_client.start(worker, "lost")
     ledger_client.bury(worker)
     (again,) = await ledger_client.take(await ledger_client.hire())
     assert again.key == lost.key
-    await trim_history(ledger)
+    await ledger.history.trim()
     row = Row()
-    async for one in read_rows(ledger, NOON // MINUTE, NOON // MINUTE):
+    async for one in ledger.statistics.rows(NOON // MINUTE, NOON // MINUTE):
         row.add(one.row)
     assert row.endings.get(EndingKind.SUCCEEDED) == row.endings.get(FAILED) == 1
     if damage != "another type":

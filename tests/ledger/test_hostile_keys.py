@@ -6,9 +6,7 @@ from typing import Any
 
 from docket.inspection.snapshot import read_workers
 from docket.ledger import Ledger
-from docket.ledger.reports import list_fleet
-from docket.ledger.task_pages import find_all
-from docket.ledger.workers import worker_name
+from docket.ledger.fleet import worker_name
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text
 from docket.storage.server import Server
@@ -47,13 +45,13 @@ def read_call(call: bytes) -> tuple[str, ...]:
 
 async def test_every_key_gets_its_own_argument_result_and_record(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
-    await ledger_client.ledger.enqueue([new_task(key, call_of(key)) for key in KEYS])
+    await ledger_client.ledger.tasks.enqueue([new_task(key, call_of(key)) for key in KEYS])
     runs = await ledger_client.take(worker, 500)
     ledger_client.checked_state()
 
     assert [run.key for run in runs] == KEYS
     for key in KEYS:
-        look = await ledger_client.ledger.get(key)
+        look = await ledger_client.ledger.tasks.get(key)
         assert look.task is not None
         assert read_call(look.task.call) == (key,)
 
@@ -61,7 +59,7 @@ async def test_every_key_gets_its_own_argument_result_and_record(ledger_client: 
     stored_state = ledger_client.checked_state()
     assert set(stored_state.finished) == set(KEYS)
     for key in KEYS:
-        look = await ledger_client.ledger.get(key)
+        look = await ledger_client.ledger.tasks.get(key)
         assert look.finished is not None
         assert read_call(look.finished.task.call) == (key,)
 
@@ -71,7 +69,7 @@ async def test_every_key_can_be_cancelled_and_only_that_one(ledger_client: Ledge
     await ledger_client.add(*KEYS[1::2], due_ms=ledger_client.later())
     left = set(KEYS)
     for key in KEYS:
-        assert await ledger_client.ledger.cancel(key) == 1
+        assert await ledger_client.ledger.tasks.cancel(key) == 1
         left.remove(key)
         if len(left) % 50 == 0:
             assert set(ledger_client.checked_state().tasks) == left
@@ -83,7 +81,7 @@ async def test_every_key_can_be_cancelled_while_it_runs(ledger_client: LedgerCli
     await ledger_client.add(*KEYS)
     runs = await ledger_client.take(worker, 500)
     for key in KEYS:
-        assert await ledger_client.ledger.cancel(key) == 2
+        assert await ledger_client.ledger.tasks.cancel(key) == 2
     assert ledger_client.renew(worker).cancel_requests == [(run.epoch, run.key) for run in runs]
 
 
@@ -101,7 +99,7 @@ async def test_a_delivery_whose_answer_was_lost_is_found_whatever_its_key(ledger
     await ledger_client.add(*KEYS)
     known = await ledger_client.take(worker, len(KEYS) - 50)
     ledger_client.read(worker, 500)
-    unknown = await ledger_client.ledger.unknown_deliveries(worker, [run.epoch for run in known], [])
+    unknown = await ledger_client.ledger.deliveries.unknown_deliveries(worker, [run.epoch for run in known], [])
     runs = await ledger_client.claim(worker, list(unknown))
     assert runs is not None
     assert {run.key for run in runs} == set(KEYS) - {run.key for run in known}
@@ -120,8 +118,8 @@ async def test_every_key_survives_the_loss_of_its_worker(ledger_client: LedgerCl
 
 
 async def test_pages_show_every_key(ledger_client: LedgerClient) -> None:
-    await ledger_client.ledger.enqueue([new_task(key, call_of(key)) for key in KEYS])
-    seen = {row.key: row async for page in find_all(ledger_client.ledger, with_calls=True) for row in page}
+    await ledger_client.ledger.tasks.enqueue([new_task(key, call_of(key)) for key in KEYS])
+    seen = {row.key: row async for page in ledger_client.ledger.queries.all(with_calls=True) for row in page}
     assert set(seen) == set(KEYS)
     assert all(read_call(row.task.call) == (key,) for key, row in seen.items())
 
@@ -130,14 +128,14 @@ async def test_function_names_may_be_odd_too(ledger_client: LedgerClient) -> Non
     worker = await ledger_client.hire(*KEYS)
     other = await ledger_client.hire("f")
     workers = await read_workers(ledger_client.ledger)
-    (row,) = [row for row in await list_fleet(ledger_client.ledger) if row.id == worker]
+    (row,) = [row for row in await ledger_client.ledger.fleet.workers() if row.id == worker]
     assert set(row.functions) == set(KEYS)
     (info,) = [info for info in workers if info.name == worker_name(worker)]
     assert info.tasks >= set(KEYS)
     for name in KEYS[:100]:
         assert [info.name for info in await read_workers(ledger_client.ledger, name)] == [worker_name(worker)]
-    await ledger_client.ledger.leave(worker)
-    await ledger_client.ledger.leave(other)
+    await ledger_client.ledger.fleet.leave(worker)
+    await ledger_client.ledger.fleet.leave(other)
     assert ledger_client.checked_state().leftovers == set()
 
 
@@ -153,7 +151,7 @@ async def test_any_text_names_a_limit(ledger_client: LedgerClient) -> None:
         assert await ledger_client.acquire(second.key, second.epoch, [(limit, 1)]) == 1, limit
         await ledger_client.settle(completed(second))
         assert not ledger_client.checked_state().limits, limit
-    await ledger_client.ledger.leave(worker)
+    await ledger_client.ledger.fleet.leave(worker)
     assert ledger_client.stored_state().leftovers == set()
 
 
@@ -181,7 +179,7 @@ async def test_dockets_with_names_alike_do_not_meet(server: Server, blocking: An
     keys = KEYS[:150]
     workers = {name: await ledger_client.hire() for name, ledger_client in desks.items()}
     for name, ledger_client in desks.items():
-        await ledger_client.ledger.enqueue([new_task(key, call_of(name, key)) for key in keys])
+        await ledger_client.ledger.tasks.enqueue([new_task(key, call_of(name, key)) for key in keys])
 
     for name, ledger_client in desks.items():
         runs = await ledger_client.take(workers[name], 500)
@@ -189,16 +187,16 @@ async def test_dockets_with_names_alike_do_not_meet(server: Server, blocking: An
         # Every other task is finished before the next docket is even looked at.
         await ledger_client.settle(*(completed(run) for run in runs[::2]))
         for run in runs[1::2]:
-            assert await ledger_client.ledger.cancel(run.key) == 2
+            assert await ledger_client.ledger.tasks.cancel(run.key) == 2
 
     for name, ledger_client in desks.items():
         for i, key in enumerate(keys):
-            look = await ledger_client.ledger.get(key)
+            look = await ledger_client.ledger.tasks.get(key)
             record = look.finished.task if look.finished else look.task
             assert record is not None
             assert read_call(record.call) == (name, key)
             assert (look.finished is not None) == (i % 2 == 0)
-        assert (await ledger_client.ledger.census()).unfinished == len(keys) // 2
+        assert (await ledger_client.ledger.queries.census()).unfinished == len(keys) // 2
 
 
 async def test_clearing_one_docket_leaves_the_others_alone(server: Server, blocking: Any) -> None:
@@ -206,9 +204,9 @@ async def test_clearing_one_docket_leaves_the_others_alone(server: Server, block
     for ledger_client in desks.values():
         await ledger_client.add("x", "y")
     for done, (name, ledger_client) in enumerate(desks.items(), 1):
-        assert await ledger_client.ledger.clear() == 2, name
+        assert await ledger_client.ledger.tasks.clear() == 2, name
         others = list(desks.values())[done:]
-        assert [await other.ledger.unfinished() for other in others] == [2] * len(others)
+        assert [await other.ledger.queries.unfinished() for other in others] == [2] * len(others)
 
 
 async def test_no_two_dockets_share_a_key_or_a_channel(server: Server) -> None:

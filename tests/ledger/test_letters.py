@@ -10,21 +10,15 @@ import pytest
 
 from docket.ledger import Delivery, SettleResult
 from docket.ledger.endings import CANCELLED_TAIL, Ending
-from docket.ledger.letter_notes import DeathCause, LetterNote, fingerprint_line, fingerprint_lines
 from docket.ledger.letters import (
     BuriedChain,
+    DeathCause,
     Edited,
+    LetterNote,
     LetterQuery,
     Retried,
-    buried_chains,
-    count_letters,
-    discard_letters,
-    edit_letter,
-    get_letter,
-    letter_pages,
-    retry_letters,
-    revive_chains,
-    trim_letters,
+    fingerprint_line,
+    fingerprint_lines,
 )
 from docket.ledger.payloads import call_payload
 from docket.ledger.settlements import Settlement, as_chain_end, finish, reschedule, with_ending
@@ -59,13 +53,12 @@ async def fail(ledger_client: LedgerClient, *keys: str, **note: Any) -> list[int
     await ledger_client.add(*keys)
     runs = await ledger_client.take(worker, 1000)
     assert await ledger_client.settle(*(failed(run, **note) for run in runs)) == [SettleResult.DONE] * len(keys)
-    await ledger_client.ledger.leave(worker)
+    await ledger_client.ledger.fleet.leave(worker)
     return sorted(set(ledger_client.checked_state().letters) - before)
 
 
 async def find(ledger_client: LedgerClient, *, newest_first: bool = False, size: int = 500, **query: Any) -> list[int]:
-    pages = letter_pages(
-        ledger_client.ledger,
+    pages = ledger_client.ledger.letters.pages(
         LetterQuery(**query),
         newest_first=newest_first,
         whole=False,
@@ -90,7 +83,7 @@ async def test_a_task_that_failed_is_kept_whole(ledger_client: LedgerClient) -> 
     assert letter.task.function_name == "f"
     assert letter.task.attempt == 1
     assert letter.ends_ms == letter.died_ms + LETTER_MS
-    counts = await count_letters(ledger_client.ledger)
+    counts = await ledger_client.ledger.letters.count()
     assert (counts.letters, counts.last_id, counts.dropped) == (1, id, 0)
     (kind,) = counts.kinds
     assert (kind.function, kind.error, kind.place, kind.count) == ("f", "app.Oops", "app.run", 1)
@@ -111,7 +104,7 @@ async def test_a_key_is_never_blocked_by_its_letters(ledger_client: LedgerClient
     run = await ledger_client.start(worker, "k")
     assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
     assert sorted(ledger_client.checked_state().letters) == first + second
-    row = await get_letter(ledger_client.ledger, "k")
+    row = await ledger_client.ledger.letters.get("k")
     assert row is not None
     assert row.id == second[0]
 
@@ -120,21 +113,21 @@ async def test_letters_of_keys_that_begin_alike_are_told_apart(ledger_client: Le
     keys = ["k", "k\x009999999999999999", "k\x00", "k\x00\x00", "k\x01", "ka", "K"]
     ids = dict(zip(keys, await fail(ledger_client, *keys), strict=True))
     for key, id in ids.items():
-        row = await get_letter(ledger_client.ledger, key)
+        row = await ledger_client.ledger.letters.get(key)
         assert row is not None
         assert (row.id, read_letter(row.data).key) == (id, key)
         assert await find(ledger_client, key=key) == [id]
-    assert await get_letter(ledger_client.ledger, "other") is None
+    assert await ledger_client.ledger.letters.get("other") is None
     assert await find(ledger_client, key_prefix="k") == sorted(set(ids.values()) - {ids["K"]})
 
 
 async def test_a_letter_that_also_ends_a_chain_does_both(ledger_client: LedgerClient) -> None:
-    await ledger_client.ledger.seedable("deploy", ["chain"])
+    await ledger_client.ledger.tasks.seedable("deploy", ["chain"])
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "chain")
     await ledger_client.settle(as_chain_end(failed(run)))
     assert ledger_client.checked_state().dead == {"chain"}
-    assert await ledger_client.ledger.seedable("deploy", ["chain"]) == [Seed.CANCELLED]
+    assert await ledger_client.ledger.tasks.seedable("deploy", ["chain"]) == [Seed.CANCELLED]
 
 
 # The limits
@@ -144,7 +137,7 @@ async def test_a_letter_that_also_ends_a_chain_does_both(ledger_client: LedgerCl
 async def test_there_are_never_more_letters_than_allowed(ledger_client: LedgerClient, most: int) -> None:
     ids = [id for n in range(6) for id in await fail(ledger_client, f"k{n}", most=most)][-most:]
     assert sorted(ledger_client.checked_state().letters) == ids
-    counts = await count_letters(ledger_client.ledger)
+    counts = await ledger_client.ledger.letters.count()
     assert (counts.letters, counts.dropped) == (most, 6 - most)
     assert counts.kinds[0].count == most
 
@@ -153,7 +146,7 @@ async def test_a_batch_of_failures_keeps_the_limit(ledger_client: LedgerClient) 
     ids = await fail(ledger_client, *(f"k{n}" for n in range(50)), most=7)
     assert len(ids) == 7
     assert {letter.key for letter in ledger_client.checked_state().letters.values()} == {f"k{n}" for n in range(43, 50)}
-    assert (await count_letters(ledger_client.ledger)).dropped == 43
+    assert (await ledger_client.ledger.letters.count()).dropped == 43
 
 
 async def test_the_bytes_of_letters_are_never_more_than_allowed(ledger_client: LedgerClient) -> None:
@@ -163,7 +156,7 @@ async def test_the_bytes_of_letters_are_never_more_than_allowed(ledger_client: L
         await fail(ledger_client, f"b{n}", most_bytes=3 * size + 10)
         assert sum(letter.size for letter in ledger_client.checked_state().letters.values()) <= 3 * size + 10
     assert len(ledger_client.checked_state().letters) == 3
-    assert (await count_letters(ledger_client.ledger)).dropped == 3
+    assert (await ledger_client.ledger.letters.count()).dropped == 3
 
 
 async def test_a_letter_that_is_larger_than_all_letters_may_be_is_dropped_and_counted(
@@ -172,14 +165,14 @@ async def test_a_letter_that_is_larger_than_all_letters_may_be_is_dropped_and_co
     kept = await fail(ledger_client, "a")
     assert await fail(ledger_client, "b", most_bytes=50) == []
     assert sorted(ledger_client.checked_state().letters) == kept
-    assert (await count_letters(ledger_client.ledger)).dropped == 1
+    assert (await ledger_client.ledger.letters.count()).dropped == 1
 
 
 async def test_one_large_letter_does_not_make_the_script_drop_thousands(ledger_client: LedgerClient) -> None:
     await fail(ledger_client, *(f"k{n}" for n in range(300)))
-    size = (await count_letters(ledger_client.ledger)).bytes
+    size = (await ledger_client.ledger.letters.count()).bytes
     assert await fail(ledger_client, "large", most_bytes=size, traceback=b"x" * (size - 1000)) == []
-    counts = await count_letters(ledger_client.ledger)
+    counts = await ledger_client.ledger.letters.count()
     assert (counts.letters, counts.dropped) == (300, 1), "the others did not have to go"
 
 
@@ -187,20 +180,20 @@ async def test_letters_end_when_their_time_is_over(ledger_client: LedgerClient) 
     kept = await fail(ledger_client, "stays")
     await fail(ledger_client, *(f"k{n}" for n in range(250)), age_ms=1)
     ledger_client.client.zadd(ledger_client.ledger.keys.key("letter-ends"), {b"%016d" % kept[0]: 1}, gt=True)
-    trimmed = trim_letters(ledger_client.ledger, ledger_client.client)
+    trimmed = ledger_client.ledger.letters.trim(ledger_client.client)
     assert (trimmed.ended, trimmed.has_more) == (200, True)
-    trimmed = trim_letters(ledger_client.ledger, ledger_client.client)
+    trimmed = ledger_client.ledger.letters.trim(ledger_client.client)
     assert (trimmed.ended, trimmed.has_more, trimmed.letters) == (50, False, 1)
     assert sorted(ledger_client.checked_state().letters) == kept
-    assert (await count_letters(ledger_client.ledger)).dropped == 0
+    assert (await ledger_client.ledger.letters.count()).dropped == 0
 
 
 async def test_dropped_letters_are_reported_once(ledger_client: LedgerClient) -> None:
     await fail(ledger_client, "a", "b", "c", most=1)
-    assert trim_letters(ledger_client.ledger, ledger_client.client).dropped == 2
-    assert trim_letters(ledger_client.ledger, ledger_client.client).dropped == 0
+    assert ledger_client.ledger.letters.trim(ledger_client.client).dropped == 2
+    assert ledger_client.ledger.letters.trim(ledger_client.client).dropped == 0
     ledger_client.ledger.keep = Keep(letters=1, size=10)
-    assert trim_letters(ledger_client.ledger, ledger_client.client).dropped == 1
+    assert ledger_client.ledger.letters.trim(ledger_client.client).dropped == 1
     assert not ledger_client.checked_state().letters
 
 
@@ -215,12 +208,12 @@ async def test_a_function_with_very_many_errors_has_coarser_kinds(ledger_client:
         )
     state = ledger_client.checked_state()
     assert len(state.letters) == 400
-    kinds = (await count_letters(ledger_client.ledger)).kinds
+    kinds = (await ledger_client.ledger.letters.count()).kinds
     assert len(kinds) == 151
     assert [(kind.function, kind.error, kind.place) for kind in kinds[:1]] == [("f", "", "")]
     last = max(state.letters)
     assert await find(ledger_client, error="E399") == [last], "the letter itself has its class"
-    await discard_letters(ledger_client.ledger, "batch", 1, sorted(state.letters))
+    await ledger_client.ledger.letters.discard("batch", 1, sorted(state.letters))
     assert ledger_client.client.hkeys(ledger_client.ledger.keys.key("letter-counts")) == [b"id", b"bytes"]
 
 
@@ -232,7 +225,7 @@ async def test_letters_are_found_by_every_filter(ledger_client: LedgerClient) ->
     (c,) = await fail(
         ledger_client, "b1", error="mail.SMTPError", arguments=fingerprint_lines({"customer": "F7", "n": "x"})
     )
-    counts = await count_letters(ledger_client.ledger)
+    counts = await ledger_client.ledger.letters.count()
     kind = next(kind.id for kind in counts.kinds if kind.error == "mail.SMTPError")
     assert await find(ledger_client) == [a, b, c]
     assert await find(ledger_client, newest_first=True) == [c, b, a]
@@ -265,7 +258,7 @@ async def test_pages_neither_repeat_nor_miss_a_letter(ledger_client: LedgerClien
         expected = sorted(ids + more, reverse=newest_first)
         assert await find(ledger_client, newest_first=newest_first, size=7) == expected
         assert await find(ledger_client, newest_first=newest_first, size=7, text="Oops") == expected
-        kinds = tuple(kind.id for kind in (await count_letters(ledger_client.ledger)).kinds)
+        kinds = tuple(kind.id for kind in (await ledger_client.ledger.letters.count()).kinds)
         assert len(kinds) == 2
         assert await find(ledger_client, newest_first=newest_first, size=7, kinds=kinds) == expected
     assert await find(ledger_client, key="k3", size=1) == [ids[3], more[3]]
@@ -278,7 +271,7 @@ async def test_pages_neither_repeat_nor_miss_a_letter(ledger_client: LedgerClien
 async def test_a_letter_that_is_retried_is_a_task_again(ledger_client: LedgerClient) -> None:
     (id,) = await fail(ledger_client, "k")
     generation = ledger_client.stored_state().letters[id].task.generation
-    assert await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)]) == [Retried.RETRIED]
+    assert await ledger_client.ledger.letters.retry("batch", 1, [(id, 0)]) == [Retried.RETRIED]
     state = ledger_client.checked_state()
     assert not state.letters
     assert not state.finished
@@ -295,7 +288,7 @@ async def test_a_letter_that_is_retried_is_a_task_again(ledger_client: LedgerCli
 async def test_a_retried_task_that_fails_again_has_died_twice(ledger_client: LedgerClient) -> None:
     (id,) = await fail(ledger_client, "k")
     for deaths in (2, 3):
-        await retry_letters(ledger_client.ledger, f"batch {deaths}", 1, [(id, 0)])
+        await ledger_client.ledger.letters.retry(f"batch {deaths}", 1, [(id, 0)])
         (run,) = await ledger_client.take(await ledger_client.hire())
         await ledger_client.settle(failed(run))
         ((id, letter),) = ledger_client.checked_state().letters.items()
@@ -305,13 +298,13 @@ async def test_a_retried_task_that_fails_again_has_died_twice(ledger_client: Led
 async def test_a_repeated_step_changes_nothing_and_has_the_same_answer(ledger_client: LedgerClient) -> None:
     ids = await fail(ledger_client, "a", "b", "c")
     items = [(id, 0.0) for id in ids[:2]]
-    assert await retry_letters(ledger_client.ledger, "batch", 1, items) == [Retried.RETRIED] * 2
+    assert await ledger_client.ledger.letters.retry("batch", 1, items) == [Retried.RETRIED] * 2
     before = ledger_client.checked_state()
-    assert await retry_letters(ledger_client.ledger, "batch", 1, items) == [Retried.RETRIED] * 2
+    assert await ledger_client.ledger.letters.retry("batch", 1, items) == [Retried.RETRIED] * 2
     assert ledger_client.checked_state().tasks == before.tasks
-    assert await retry_letters(ledger_client.ledger, "other", 1, items) == [Retried.GONE] * 2
-    assert await discard_letters(ledger_client.ledger, "third", 1, ids) == 1
-    assert await discard_letters(ledger_client.ledger, "third", 1, ids) == 1
+    assert await ledger_client.ledger.letters.retry("other", 1, items) == [Retried.GONE] * 2
+    assert await ledger_client.ledger.letters.discard("third", 1, ids) == 1
+    assert await ledger_client.ledger.letters.discard("third", 1, ids) == 1
     assert sorted(ledger_client.checked_state().tasks) == ["a", "b"]
 
 
@@ -319,10 +312,10 @@ async def test_a_key_that_is_taken_keeps_its_letter(ledger_client: LedgerClient)
     (first,) = await fail(ledger_client, "k")
     (second,) = await fail(ledger_client, "k")
     await ledger_client.add("k")
-    answers = await retry_letters(ledger_client.ledger, "batch", 1, [(first, 0), (second, 0)])
+    answers = await ledger_client.ledger.letters.retry("batch", 1, [(first, 0), (second, 0)])
     assert answers == [Retried.KEY_TAKEN] * 2
-    await ledger_client.ledger.cancel("k")
-    answers = await retry_letters(ledger_client.ledger, "batch", 2, [(first, 0), (second, 0)])
+    await ledger_client.ledger.tasks.cancel("k")
+    answers = await ledger_client.ledger.letters.retry("batch", 2, [(first, 0), (second, 0)])
     assert answers == [Retried.RETRIED, Retried.KEY_TAKEN], "one task per key"
     assert list(ledger_client.checked_state().letters) == [second]
 
@@ -330,23 +323,23 @@ async def test_a_key_that_is_taken_keeps_its_letter(ledger_client: LedgerClient)
 async def test_letters_may_be_retried_later(ledger_client: LedgerClient) -> None:
     (id,) = await fail(ledger_client, "k")
     due = ledger_client.later()
-    assert await retry_letters(ledger_client.ledger, "batch", 1, [(id, due)]) == [Retried.RETRIED]
+    assert await ledger_client.ledger.letters.retry("batch", 1, [(id, due)]) == [Retried.RETRIED]
     state = ledger_client.checked_state()
     assert state.schedule == {"k": due}
-    await ledger_client.ledger.cancel("k")
+    await ledger_client.ledger.tasks.cancel("k")
     assert not ledger_client.checked_state().deaths
 
 
 async def test_a_replacement_of_a_retried_task_has_not_died(ledger_client: LedgerClient) -> None:
     (id,) = await fail(ledger_client, "k")
-    await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
-    await ledger_client.ledger.enqueue([new_task("k", replace=True)])
+    await ledger_client.ledger.letters.retry("batch", 1, [(id, 0)])
+    await ledger_client.ledger.tasks.enqueue([new_task("k", replace=True)])
     assert not ledger_client.checked_state().deaths
 
 
 async def test_a_retried_chain_that_completes_a_run_has_not_died(ledger_client: LedgerClient) -> None:
     (id,) = await fail(ledger_client, "k")
-    await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
+    await ledger_client.ledger.letters.retry("batch", 1, [(id, 0)])
     worker = await ledger_client.hire()
     (run,) = await ledger_client.take(worker)
     await ledger_client.settle(reschedule(run.key, run.epoch, attempt=2))
@@ -360,13 +353,13 @@ async def test_a_retried_chain_that_completes_a_run_has_not_died(ledger_client: 
 async def test_payloads_move_with_letters_and_back(ledger_client: LedgerClient) -> None:
     payload = call_payload(b"x" * 5000)
     await ledger_client.ledger.payloads.store(payload)
-    await ledger_client.ledger.enqueue([new_task("k", payload.reference, payload=payload)])
+    await ledger_client.ledger.tasks.enqueue([new_task("k", payload.reference, payload=payload)])
     worker = await ledger_client.hire()
     (run,) = await ledger_client.take(worker)
     await ledger_client.settle(failed(run))
     ((id, letter),) = ledger_client.checked_state().letters.items()
     assert letter.size > 5000
-    await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
+    await ledger_client.ledger.letters.retry("batch", 1, [(id, 0)])
     assert ledger_client.checked_state().payloads == {payload.id: (5000, -1)}
     (run,) = await ledger_client.take(worker)
     await ledger_client.settle(failed(run))
@@ -374,19 +367,19 @@ async def test_payloads_move_with_letters_and_back(ledger_client: LedgerClient) 
     # A new task of the key deletes the finished record, which names the payload, too.
     await ledger_client.add("k")
     assert ledger_client.checked_state().payloads == {payload.id: (5000, -1)}
-    await discard_letters(ledger_client.ledger, "batch", 2, [id])
+    await ledger_client.ledger.letters.discard("batch", 2, [id])
     assert not ledger_client.checked_state().payloads
 
 
 async def test_a_letter_whose_payload_is_gone_stays(ledger_client: LedgerClient) -> None:
     payload = call_payload(b"x" * 5000)
     await ledger_client.ledger.payloads.store(payload)
-    await ledger_client.ledger.enqueue([new_task("k", payload.reference, payload=payload)])
+    await ledger_client.ledger.tasks.enqueue([new_task("k", payload.reference, payload=payload)])
     (run,) = await ledger_client.take(await ledger_client.hire())
     await ledger_client.settle(failed(run))
     (id,) = ledger_client.checked_state().letters
     ledger_client.client.delete(ledger_client.ledger.keys.payload(payload.id))
-    assert await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)]) == [Retried.PAYLOAD_GONE]
+    assert await ledger_client.ledger.letters.retry("batch", 1, [(id, 0)]) == [Retried.PAYLOAD_GONE]
     assert list(ledger_client.stored_state().letters) == [id]
 
 
@@ -396,14 +389,14 @@ async def test_letters_that_somebody_has_damaged_stop_nobody(ledger_client: Ledg
         ledger_client.client.hset(ledger_client.ledger.keys.letter_records, b"%016d" % ids[0], garbage)
         assert await find(ledger_client) == ids
         assert await find(ledger_client, text="Oops") == [ids[1]]
-        assert await retry_letters(ledger_client.ledger, f"{garbage!r}", 1, [(ids[0], 0)]) == [Retried.DAMAGED]
-    assert await discard_letters(ledger_client.ledger, "batch", 1, ids) == 2
-    assert (await count_letters(ledger_client.ledger)).letters == 0
+        assert await ledger_client.ledger.letters.retry(f"{garbage!r}", 1, [(ids[0], 0)]) == [Retried.DAMAGED]
+    assert await ledger_client.ledger.letters.discard("batch", 1, ids) == 2
+    assert (await ledger_client.ledger.letters.count()).letters == 0
 
 
 async def test_a_retried_task_that_took_its_workers_down_is_a_suspect(ledger_client: LedgerClient) -> None:
     (id,) = await fail(ledger_client, "k", reason=DeathCause.BURIED)
-    await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
+    await ledger_client.ledger.letters.retry("batch", 1, [(id, 0)])
     assert ledger_client.checked_state().tasks["k"].losses == 2
     worker = await ledger_client.hire()
     await ledger_client.take(worker)
@@ -415,7 +408,7 @@ async def test_a_retried_task_that_took_its_workers_down_is_a_suspect(ledger_cli
 
 async def test_a_retried_task_that_was_not_run_is_a_letter_again(ledger_client: LedgerClient) -> None:
     (id,) = await fail(ledger_client, "k")
-    await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
+    await ledger_client.ledger.letters.retry("batch", 1, [(id, 0)])
     (run,) = await ledger_client.take(await ledger_client.hire())
     note = LetterNote(DeathCause.NOT_RUN, LETTER_MS, text="struck")
     struck = finish(
@@ -441,20 +434,20 @@ async def test_an_edit_replaces_the_call(ledger_client: LedgerClient) -> None:
     large = call_payload(b"y" * 6000)
     await ledger_client.ledger.payloads.store(large)
     ledger = ledger_client.ledger
-    assert await edit_letter(ledger, id, 0, b"new", None, b"") is Edited.DONE
-    assert await edit_letter(ledger, id, 0, b"newer", None, b"") is Edited.CHANGED
-    assert await edit_letter(ledger, id, 0, b"new", None, b"") is Edited.DONE, "a repeat after a lost answer"
+    assert await ledger.letters.edit(id, 0, b"new", None, b"") is Edited.DONE
+    assert await ledger.letters.edit(id, 0, b"newer", None, b"") is Edited.CHANGED
+    assert await ledger.letters.edit(id, 0, b"new", None, b"") is Edited.DONE, "a repeat after a lost answer"
     assert ledger_client.checked_state().letters[id].task.call == b"new"
     for _ in range(2):
-        assert await edit_letter(ledger, id, 1, b"", large, b"\nx=1\n") is Edited.DONE
+        assert await ledger.letters.edit(id, 1, b"", large, b"\nx=1\n") is Edited.DONE
     state = ledger_client.checked_state()
     assert state.call_of(state.letters[id].task) == b"y" * 6000
     assert (state.letters[id].arguments, state.letters[id].edits) == (b"\nx=1\n", 2)
-    assert await edit_letter(ledger, id, 2, b"", call_payload(b"z" * 5000), b"") is Edited.PAYLOAD_MISSING
-    assert await edit_letter(ledger, id, 2, b"last", None, b"") is Edited.DONE
+    assert await ledger.letters.edit(id, 2, b"", call_payload(b"z" * 5000), b"") is Edited.PAYLOAD_MISSING
+    assert await ledger.letters.edit(id, 2, b"last", None, b"") is Edited.DONE
     assert not ledger_client.checked_state().payloads
-    assert await edit_letter(ledger, id + 1, 0, b"", None, b"") is Edited.GONE
-    await retry_letters(ledger, "batch", 1, [(id, 0)])
+    assert await ledger.letters.edit(id + 1, 0, b"", None, b"") is Edited.GONE
+    await ledger.letters.retry("batch", 1, [(id, 0)])
     assert ledger_client.checked_state().tasks["k"].call == b"last"
 
 
@@ -462,35 +455,35 @@ async def test_an_edit_replaces_the_call(ledger_client: LedgerClient) -> None:
 
 
 async def bury_chain(ledger_client: LedgerClient, **note: Any) -> None:
-    await ledger_client.ledger.seedable("old", ["chain"])
+    await ledger_client.ledger.tasks.seedable("old", ["chain"])
     await fail(ledger_client, "chain", reason=DeathCause.BURIED, **note)
 
 
 async def test_a_buried_chain_waits_for_its_retry(ledger_client: LedgerClient) -> None:
     await bury_chain(ledger_client)
-    assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.BURIED]
-    assert await ledger_client.ledger.seedable("new", ["chain"]) == [Seed.BURIED], "also in a newer deploy"
+    assert await ledger_client.ledger.tasks.seedable("old", ["chain"]) == [Seed.BURIED]
+    assert await ledger_client.ledger.tasks.seedable("new", ["chain"]) == [Seed.BURIED], "also in a newer deploy"
     (id,) = ledger_client.checked_state().letters
-    await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
+    await ledger_client.ledger.letters.retry("batch", 1, [(id, 0)])
     state = ledger_client.checked_state()
     assert "chain" in state.tasks
     assert not state.buried_chains
-    assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.SCHEDULE]
+    assert await ledger_client.ledger.tasks.seedable("old", ["chain"]) == [Seed.SCHEDULE]
 
 
 async def test_a_buried_chain_whose_letter_is_discarded_is_cancelled(ledger_client: LedgerClient) -> None:
     await bury_chain(ledger_client)
     (id,) = ledger_client.checked_state().letters
-    await discard_letters(ledger_client.ledger, "batch", 1, [id])
-    assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.CANCELLED]
+    await ledger_client.ledger.letters.discard("batch", 1, [id])
+    assert await ledger_client.ledger.tasks.seedable("old", ["chain"]) == [Seed.CANCELLED]
     ledger_client.client.hset(ledger_client.ledger.keys.key("deploys"), "new", ledger_client.now() + 1000)
-    assert await ledger_client.ledger.seedable("new", ["chain"]) == [Seed.SCHEDULE]
+    assert await ledger_client.ledger.tasks.seedable("new", ["chain"]) == [Seed.SCHEDULE]
 
 
 async def test_a_buried_chain_that_a_user_adds_runs_again(ledger_client: LedgerClient) -> None:
     await bury_chain(ledger_client)
     await ledger_client.add("chain")
-    assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.SCHEDULE]
+    assert await ledger_client.ledger.tasks.seedable("old", ["chain"]) == [Seed.SCHEDULE]
     assert not ledger_client.checked_state().buried_chains
 
 
@@ -498,17 +491,17 @@ async def test_a_buried_chain_without_a_letter_can_be_retried(ledger_client: Led
     await bury_chain(ledger_client, age_ms=0)
     assert not ledger_client.checked_state().letters
     ledger_client.client.hset(ledger_client.ledger.keys.key("deploys"), "new", ledger_client.now() + 1000)
-    assert await ledger_client.ledger.seedable("new", ["chain"]) == [Seed.BURIED]
-    assert await buried_chains(ledger_client.ledger) == [BuriedChain("chain", ANY, None, "Oops: no")]
-    assert await revive_chains(ledger_client.ledger, ["chain", "other"]) == 1
-    assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.SCHEDULE]
-    assert await buried_chains(ledger_client.ledger) == []
+    assert await ledger_client.ledger.tasks.seedable("new", ["chain"]) == [Seed.BURIED]
+    assert await ledger_client.ledger.letters.buried_chains() == [BuriedChain("chain", ANY, None, "Oops: no")]
+    assert await ledger_client.ledger.letters.revive_chains(["chain", "other"]) == 1
+    assert await ledger_client.ledger.tasks.seedable("old", ["chain"]) == [Seed.SCHEDULE]
+    assert await ledger_client.ledger.letters.buried_chains() == []
 
 
 async def test_a_worker_that_asked_before_the_burial_does_not_start_the_chain(ledger_client: LedgerClient) -> None:
-    assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.SCHEDULE]
+    assert await ledger_client.ledger.tasks.seedable("old", ["chain"]) == [Seed.SCHEDULE]
     await fail(ledger_client, "chain", reason=DeathCause.BURIED)
-    await ledger_client.ledger.enqueue([new_task("chain", seed=True)])
+    await ledger_client.ledger.tasks.enqueue([new_task("chain", seed=True)])
     assert "chain" not in ledger_client.checked_state().tasks
 
 
@@ -516,7 +509,7 @@ async def test_a_worker_that_asked_before_the_burial_does_not_start_the_chain(le
 
 
 async def test_letters_of_the_release_before_are_taken_over(ledger_client: LedgerClient) -> None:
-    await ledger_client.ledger.seedable("old", ["chain"])
+    await ledger_client.ledger.tasks.seedable("old", ["chain"])
     worker = await ledger_client.hire()
     await ledger_client.add("chain", "other")
     for run in await ledger_client.take(worker):
@@ -527,18 +520,18 @@ async def test_letters_of_the_release_before_are_taken_over(ledger_client: Ledge
         assert len(record) > FINISHED_HEADER.size
         client.zadd(keys.key("dead"), {key: 123})
         client.hset(keys.key("dead-records"), key, record)
-    assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.BURIED]
-    trim_letters(ledger_client.ledger, client)
+    assert await ledger_client.ledger.tasks.seedable("old", ["chain"]) == [Seed.BURIED]
+    ledger_client.ledger.letters.trim(client)
     state = ledger_client.checked_state()
     assert sorted(letter.key for letter in state.letters.values()) == ["chain", "other"]
     assert {letter.died_ms for letter in state.letters.values()} == {123}
     assert not client.exists(keys.key("dead"), keys.key("dead-records"))
-    assert await ledger_client.ledger.seedable("old", ["chain"]) == [Seed.BURIED]
+    assert await ledger_client.ledger.tasks.seedable("old", ["chain"]) == [Seed.BURIED]
 
 
 async def test_deaths_that_the_release_before_has_left_are_forgotten(ledger_client: LedgerClient) -> None:
     (id,) = await fail(ledger_client, "k")
-    await retry_letters(ledger_client.ledger, "batch", 1, [(id, 0)])
+    await ledger_client.ledger.letters.retry("batch", 1, [(id, 0)])
     ledger_client.client.hset(ledger_client.ledger.keys.key("deaths"), "gone", "1 0000000000000007")
-    trim_letters(ledger_client.ledger, ledger_client.client)
+    ledger_client.ledger.letters.trim(ledger_client.client)
     assert ledger_client.checked_state().deaths == {"k": (1, id)}

@@ -112,7 +112,7 @@ async def test_a_limit_that_was_asked_for_but_not_taken_leaves_nothing(ledger_cl
     await ledger_client.acquire("a", a.epoch, [("A", 1)])
     assert await ledger_client.acquire("b", b.epoch, [("A", 1), ("customer 1", 5)]) == PARKED
     assert set(ledger_client.checked_state().limits) == {b"A"}
-    await ledger_client.ledger.cancel("b")
+    await ledger_client.ledger.tasks.cancel("b")
     await ledger_client.settle(completed(a))
     assert not ledger_client.checked_state().limits
 
@@ -122,7 +122,7 @@ async def test_a_limit_of_none_lets_nobody_in_and_leaves_nothing(ledger_client: 
     run = await ledger_client.start(worker, "k")
     assert await ledger_client.acquire("k", run.epoch, [("L", 0)]) == PARKED
     assert await ledger_client.take(worker) == []
-    await ledger_client.ledger.cancel("k")
+    await ledger_client.ledger.tasks.cancel("k")
     assert not ledger_client.checked_state().limits
 
 
@@ -179,7 +179,7 @@ async def test_a_slot_kept_for_one_who_was_woken_is_free_when_it_does_not_come(
     assert ledger_client.stored_state().slots == {b"L": {b"wt1"}}
 
     if lost_by == "cancel":
-        await ledger_client.ledger.cancel("t1")
+        await ledger_client.ledger.tasks.cancel("t1")
     elif lost_by == "replace":
         await ledger_client.add("t1", replace=True)
     else:
@@ -260,7 +260,7 @@ async def test_a_replaced_run_gives_its_slot_up_when_its_worker_is_gone(ledger_c
     if way == "dies":
         ledger_client.bury(worker)
     else:
-        await ledger_client.ledger.leave(worker)
+        await ledger_client.ledger.fleet.leave(worker)
     stored_state = ledger_client.checked_state()
     assert not stored_state.replaced_runs
     assert not stored_state.limits
@@ -301,7 +301,7 @@ async def test_a_run_of_a_dead_worker_that_a_lost_group_hid_gives_its_slot_up_wh
 async def test_the_census_counts_limits_and_slots(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     await line_up(ledger_client, worker, 5, most=2)
-    census = await ledger_client.ledger.census(with_slots=True)
+    census = await ledger_client.ledger.queries.census(with_slots=True)
     assert (census.limits, census.slots, census.parked, census.running) == (1, 2, 3, 2)
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from docket.ledger import Delivery, SettleResult
-from docket.ledger.reports import list_fleet
-from docket.ledger.workers import manual_run_id
+from docket.ledger.fleet import manual_run_id
 
 from .ledger_client import LEASE_MS, LedgerClient, completed
 
 
 async def claim(ledger_client: LedgerClient, key: str, lease_ms: int = LEASE_MS) -> tuple[str, Delivery]:
     hand = manual_run_id("somebody")
-    now_ms, epoch = await ledger_client.ledger.claim_by_key(key, "somebody", hand, lease_ms)
+    now_ms, epoch = await ledger_client.ledger.tasks.claim_by_key(key, "somebody", hand, lease_ms)
     assert epoch
     return hand, Delivery(key, b"", epoch, now_ms)
 
@@ -48,7 +47,7 @@ async def test_a_manual_lease_can_be_extended(ledger_client: LedgerClient) -> No
     await ledger_client.add("k")
     hand, _ = await claim(ledger_client, "k")
     end_lease(ledger_client, hand)
-    await ledger_client.ledger.renew_manual_leases([hand], LEASE_MS)
+    await ledger_client.ledger.tasks.renew_manual_leases([hand], LEASE_MS)
     assert ledger_client.sweep() == 0
 
 
@@ -56,7 +55,7 @@ async def test_a_caller_that_has_a_manual_run_is_not_in_the_list_of_workers(ledg
     worker = await ledger_client.hire()
     await ledger_client.add("k")
     await claim(ledger_client, "k")
-    assert [row.id for row in await list_fleet(ledger_client.ledger)] == [worker]
+    assert [row.id for row in await ledger_client.ledger.fleet.workers()] == [worker]
 
 
 async def test_the_sweep_forgets_manual_leases_that_have_ended(ledger_client: LedgerClient) -> None:

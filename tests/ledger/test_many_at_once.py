@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from docket.ledger.task_pages import find_all
 from docket.ledger.tasks import BATCH
 from docket.storage.keys import text_bytes
 
@@ -36,7 +35,7 @@ def cpu_seconds(ledger_client: LedgerClient) -> float:
 async def fill(ledger_client: LedgerClient, count: int, **options: Any) -> list[str]:
     keys = [f"k{n:05}" for n in range(count)]
     for start in range(0, count, BATCH):
-        await ledger_client.ledger.enqueue(
+        await ledger_client.ledger.tasks.enqueue(
             [new_task(key, fresh=True, **options) for key in keys[start : start + BATCH]]
         )
     return keys
@@ -54,7 +53,7 @@ async def test_fifty_thousand_tasks_due_at_one_moment_are_moved_in_bounded_steps
 
     moved: list[int] = []
     with script_times(ledger_client, "stage 500"):
-        while (step := await ledger_client.ledger.stage())[0]:
+        while (step := await ledger_client.ledger.tasks.stage())[0]:
             moved.append(step[0])
     assert step[2] is None
     assert max(moved) == BATCH
@@ -68,21 +67,21 @@ async def test_fifty_thousand_tasks_due_at_one_moment_are_moved_in_bounded_steps
     with script_times(ledger_client, "settle 500"):
         for batch in batches:
             await ledger_client.settle(*(completed(run, has_progress=False) for run in batch))
-    assert await ledger_client.ledger.unfinished() == MANY - len(taken)
+    assert await ledger_client.ledger.queries.unfinished() == MANY - len(taken)
 
 
 async def test_pages_clear_and_sweep_go_in_bounded_steps(ledger_client: LedgerClient) -> None:
     count = 10_000
     await fill(ledger_client, count)
     with script_times(ledger_client, "find_tasks"):
-        pages = [len(page) async for page in find_all(ledger_client.ledger)]
+        pages = [len(page) async for page in ledger_client.ledger.queries.all()]
     assert sum(pages) >= count
     assert max(pages) <= 2 * BATCH
     with script_times(ledger_client, "sweep 500"):
-        looked_at = [ledger_client.ledger.sweep(ledger_client.client, 500, 0)[0] for _ in range(20)]
+        looked_at = [ledger_client.ledger.fleet.sweep(ledger_client.client, 500, 0)[0] for _ in range(20)]
     assert max(looked_at) <= 2 * 500
     with script_times(ledger_client, "clear 200"):
-        assert await ledger_client.ledger.clear() == count
+        assert await ledger_client.ledger.tasks.clear() == count
     stats = ledger_client.client.info("commandstats")
     assert stats["cmdstat_hscan"]["calls"] >= count / 400
     assert not ledger_client.stored_state().tasks
@@ -96,10 +95,10 @@ async def test_adding_taking_and_settling_cost_the_same_however_much_waits(ledge
     before = await commands_of_one_task(ledger_client, worker)
     for start in range(0, 5_000, BATCH):
         numbers = range(start, start + BATCH)
-        await ledger_client.ledger.enqueue(
+        await ledger_client.ledger.tasks.enqueue(
             [new_task(f"later {n}", fresh=True, due_ms=ledger_client.later()) for n in numbers]
         )
-        await ledger_client.ledger.enqueue([new_task(f"ready {n}", fresh=True) for n in numbers])
+        await ledger_client.ledger.tasks.enqueue([new_task(f"ready {n}", fresh=True) for n in numbers])
         await ledger_client.take(worker, BATCH)
     assert await commands_of_one_task(ledger_client, worker) == before
     assert not {"hgetall", "hkeys", "smembers", "keys", "scan", "hscan", "zrangebyscore"} & set(before)

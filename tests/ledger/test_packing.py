@@ -37,7 +37,7 @@ async def test_a_renewal_in_its_thread_does_not_mix_with_what_the_event_loop_pac
 
     monkeypatch.setattr(ledger_client.ledger.server, "run_blocking", send)
     thread = threading.Thread(
-        target=ledger_client.ledger.ask_blocking, args=(None, "renew", ("a", Held(reached, release), "b"))
+        target=ledger_client.ledger.run_script_blocking, args=(None, "renew", ("a", Held(reached, release), "b"))
     )
     thread.start()
     assert reached.wait(60)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from docket.codec.proofs import proven_body
 from docket.ledger import Delivery, SettleResult, hold, requeue
-from docket.ledger.pauses import (
+from docket.ledger.rules import (
     WHOLE_DOCKET,
-    begin_resume,
     function_rule,
-    read_pauses,
-    release,
-    store_pause,
 )
 from docket.storage.keys import text_bytes
 from docket.storage.records import HELD, IN_FRONT
@@ -25,7 +21,7 @@ F, ARGUMENT = function_rule("f"), "a" * 40
 
 async def pause(ledger_client: LedgerClient, id: str = F) -> int:
     """Returns the epoch of the pause."""
-    stored = await store_pause(ledger_client.ledger, id, b"rule")
+    stored = await ledger_client.ledger.pauses.store(id, b"rule")
     assert stored is not None
     return stored.epoch
 
@@ -43,7 +39,7 @@ async def test_a_claim_holds_the_tasks_of_a_paused_function(ledger_client: Ledge
     state = ledger_client.checked_state()
     assert state.held == {F: ["a", "b"]}
     assert {key: task.location for key, task in state.tasks.items() if task.location == HELD}.keys() == {"a", "b"}
-    assert await begin_resume(ledger_client.ledger, F) == 2
+    assert await ledger_client.ledger.pauses.resume(F) == 2
     assert await keys(ledger_client, worker) == ["a", "b"]
     assert ledger_client.checked_state().pauses == {}
 
@@ -89,7 +85,7 @@ async def test_tasks_that_are_held_again_keep_their_place_before_the_others(ledg
     await pause(ledger_client)
     assert await keys(ledger_client, worker) == []
     for count in (2, 3):
-        assert await begin_resume(ledger_client.ledger, F, count) == 6
+        assert await ledger_client.ledger.pauses.resume(F, count) == 6
         await pause(ledger_client)
         assert await keys(ledger_client, worker) == []
         assert ledger_client.checked_state().held == {F: list("abcdef")}
@@ -100,19 +96,19 @@ async def test_newcomers_wait_behind_the_tasks_that_go_on(ledger_client: LedgerC
     await ledger_client.add(*"abcd")
     await pause(ledger_client)
     assert await keys(ledger_client, worker) == []
-    assert await begin_resume(ledger, F, 2) == 4
+    assert await ledger.pauses.resume(F, 2) == 4
     await ledger_client.add("e")
-    assert (await release(ledger, F, 2)).moved == 0, "two wait on the front stream"
+    assert (await ledger.pauses.release(F, 2)).moved == 0, "two wait on the front stream"
     runs = await ledger_client.take(worker)
     assert [run.key for run in runs] == ["a", "b"]
     assert ledger_client.checked_state().held == {F: ["c", "d", "e"]}
-    assert (await release(ledger, F, 0)) == (0, 3, False, False)
-    assert (await release(ledger, F, 2)) == (2, 1, True, False)
+    assert (await ledger.pauses.release(F, 0)) == (0, 3, False, False)
+    assert (await ledger.pauses.release(F, 2)) == (2, 1, True, False)
     assert await keys(ledger_client, worker) == ["c", "d"]
-    assert (await release(ledger, F, 2)) == (1, 0, True, False)
+    assert (await ledger.pauses.release(F, 2)) == (1, 0, True, False)
     await ledger_client.add("f")
     assert await keys(ledger_client, worker) == ["e", "f"], "the pause is gone"
-    assert (await release(ledger, F, 2)).left is None
+    assert (await ledger.pauses.release(F, 2)).left is None
 
 
 async def test_a_run_holds_its_task_for_a_pause_that_compares_arguments(ledger_client: LedgerClient) -> None:
@@ -124,7 +120,7 @@ async def test_a_run_holds_its_task_for_a_pause_that_compares_arguments(ledger_c
     assert await ledger_client.settle(*(hold(run.key, run.epoch, ARGUMENT) for run in reversed(runs))) == [DONE] * 2
     assert ledger_client.checked_state().held == {ARGUMENT: ["a", "b"]}
     assert await ledger_client.settle(hold("a", runs[0].epoch, ARGUMENT)) == [LOST], "the epoch fences it"
-    assert await begin_resume(ledger_client.ledger, ARGUMENT) == 2
+    assert await ledger_client.ledger.pauses.resume(ARGUMENT) == 2
     assert await keys(ledger_client, worker) == ["a", "b"]
 
 
@@ -134,12 +130,12 @@ async def test_a_run_goes_on_if_its_pause_is_over(ledger_client: LedgerClient) -
     held = [await ledger_client.start(worker, "a"), await ledger_client.start(worker, "b")]
     run = await ledger_client.start(worker, "c")
     await ledger_client.settle(*(hold(run.key, run.epoch, ARGUMENT) for run in held))
-    await begin_resume(ledger, ARGUMENT, 1)
+    await ledger.pauses.resume(ARGUMENT, 1)
     (released,) = await ledger_client.take(worker)
     assert await ledger_client.settle(hold(released.key, released.epoch, ARGUMENT)) == [KEPT], "it was just let go"
     assert await ledger_client.settle(hold(run.key, run.epoch, ARGUMENT)) == [DONE], "it waits behind the others"
     assert ledger_client.checked_state().held == {ARGUMENT: ["b", "c"]}
-    while (await release(ledger, ARGUMENT)).left is not None:
+    while (await ledger.pauses.release(ARGUMENT)).left is not None:
         for run in await ledger_client.take(worker):
             assert await ledger_client.settle(hold(run.key, run.epoch, ARGUMENT)) == [KEPT]
     assert set(ledger_client.checked_state().running) == {"a", "b", "c"}
@@ -149,7 +145,7 @@ async def test_a_cancel_is_not_lost_with_a_hold(ledger_client: LedgerClient) -> 
     worker = await ledger_client.hire()
     await pause(ledger_client, ARGUMENT)
     run = await ledger_client.start(worker, "a")
-    assert await ledger_client.ledger.cancel("a") == 2
+    assert await ledger_client.ledger.tasks.cancel("a") == 2
     assert await ledger_client.settle(hold("a", run.epoch, ARGUMENT)) == [CANCELLED]
     assert "a" in ledger_client.checked_state().finished
 
@@ -163,12 +159,12 @@ async def test_claims_report_the_version_of_the_pauses_that_compare_arguments(le
     versions = set[bytes]()
     for id in (ARGUMENT, "b" * 40):
         await pause(ledger_client, id)
-        versions.add((await read_pauses(ledger_client.ledger)).version)
+        versions.add((await ledger_client.ledger.pauses.read()).version)
         await ledger_client.start(worker, id, function="g")
     assert seen == [*dict.fromkeys(seen)]
     assert set(seen) == versions
-    await begin_resume(ledger_client.ledger, ARGUMENT)
-    await begin_resume(ledger_client.ledger, "b" * 40)
+    await ledger_client.ledger.pauses.resume(ARGUMENT)
+    await ledger_client.ledger.pauses.resume("b" * 40)
     await pause(ledger_client, ARGUMENT)
     await ledger_client.start(worker, "c", function="g")
     assert len(set(seen)) == 3, "the same rule again is another version"
@@ -211,13 +207,13 @@ async def test_nothing_is_delivered_directly_while_there_is_a_pause(ledger_clien
     listener.subscribe(ledger.keys.delivery_channel(worker))
     listener.get_message(timeout=SECONDS)
     await pause(ledger_client, ARGUMENT)
-    await ledger.settle([], None)
+    await ledger.tasks.settle([], None)
     ledger_client.client.zadd(ledger.keys.offers, {text_bytes(worker): 9e15})
     ledger_client.client.hset(ledger.keys.key("offer-secrets"), text_bytes(worker), b"s" * 16)
     await ledger_client.add("a")
     assert ledger_client.stored_state().running == {}
     assert ledger_client.client.zcard(ledger.keys.offers) == 1, "the offer stays"
-    await begin_resume(ledger, ARGUMENT)
+    await ledger.pauses.resume(ARGUMENT)
     await ledger_client.add("b")
     assert set(ledger_client.stored_state().running) == {"a"}
 
@@ -229,7 +225,7 @@ async def test_workers_are_told_that_the_pauses_have_changed(ledger_client: Ledg
     listener.subscribe(keys.pause_channel)
     listener.get_message(timeout=SECONDS)
     await pause(ledger_client)
-    await begin_resume(ledger_client.ledger, F)
+    await ledger_client.ledger.pauses.resume(F)
     for _ in range(2):
         message = listener.get_message(timeout=SECONDS)["data"]
         assert proven_body(secret, b"P", b"pauses", b"", message) == b""
@@ -242,8 +238,8 @@ async def test_any_key_can_be_held(ledger_client: LedgerClient) -> None:
     assert await keys(ledger_client, worker) == []
     assert ledger_client.checked_state().held == {F: hostile}
     for key in hostile[:50]:
-        assert await ledger_client.ledger.cancel(key) == 1
-    await begin_resume(ledger_client.ledger, F, 1000)
+        assert await ledger_client.ledger.tasks.cancel(key) == 1
+    await ledger_client.ledger.pauses.resume(F, 1000)
     assert await keys(ledger_client, worker, 300) == hostile[50:]
 
 
@@ -254,7 +250,7 @@ async def test_any_function_can_be_paused(ledger_client: LedgerClient) -> None:
         await pause(ledger_client, function_rule(name))
     assert await keys(ledger_client, worker) == []
     assert ledger_client.checked_state().held == {function_rule(name): [name] for name in hostile}
-    stored = (await read_pauses(ledger_client.ledger)).pauses
+    stored = (await ledger_client.ledger.pauses.read()).pauses
     assert [(rule.id, rule.held) for rule in stored] == [(function_rule(name), 1) for name in hostile]
 
 
@@ -280,8 +276,8 @@ async def test_damaged_rules_stop_nobody(ledger_client: LedgerClient) -> None:
     ledger_client.client.hset(pauses, "*", "p")
     await ledger_client.add("b")
     assert await keys(ledger_client, worker) == []
-    assert [stored.epoch for stored in (await read_pauses(ledger)).pauses] == [0] * 4
-    for stored in (await read_pauses(ledger)).pauses:
-        await store_pause(ledger, stored.id, b"rule")
-        await begin_resume(ledger, stored.id)
+    assert [stored.epoch for stored in (await ledger.pauses.read()).pauses] == [0] * 4
+    for stored in (await ledger.pauses.read()).pauses:
+        await ledger.pauses.store(stored.id, b"rule")
+        await ledger.pauses.resume(stored.id)
     assert isinstance((await ledger_client.take(worker))[0], Delivery)

@@ -9,7 +9,6 @@ import pytest
 from docket.errors import Undecodable
 from docket.ledger import Delivery, EnqueueResult, NewTask, SettleResult, finish, requeue, reschedule
 from docket.ledger.endings import APART, Ending
-from docket.ledger.letters import discard_letters
 from docket.ledger.payloads import Payload, call_payload, result_payload
 from docket.model.states import ExecutionState
 from docket.storage.records import STORED_APART, read_task
@@ -34,7 +33,9 @@ def large_task(key: str, payload: Payload, **options: Any) -> NewTask:
 
 
 async def add(ledger_client: LedgerClient, key: str, payload: Payload | None = None, **options: Any) -> EnqueueResult:
-    (result,) = await ledger_client.ledger.enqueue([large_task(key, payload or await store(ledger_client), **options)])
+    (result,) = await ledger_client.ledger.tasks.enqueue(
+        [large_task(key, payload or await store(ledger_client), **options)]
+    )
     return result
 
 
@@ -71,7 +72,9 @@ async def test_a_task_adopts_the_payload_that_its_producer_stored(ledger_client:
 @pytest.mark.parametrize("fresh", [True, False])
 async def test_a_call_whose_payload_is_gone_is_not_scheduled(ledger_client: LedgerClient, fresh: bool) -> None:
     payload = call_payload(FAT)
-    results = await ledger_client.ledger.enqueue([large_task("lost", payload, fresh=fresh), NewTask("small", "f", b"")])
+    results = await ledger_client.ledger.tasks.enqueue(
+        [large_task("lost", payload, fresh=fresh), NewTask("small", "f", b"")]
+    )
     assert [(r.scheduled, r.payload_missing) for r in results] == [(False, True), (True, False)]
     assert list(ledger_client.checked_state().tasks) == ["small"]
     await ledger_client.ledger.payloads.store(payload)
@@ -106,7 +109,7 @@ async def test_a_replacement_takes_the_place_of_the_payload_too(ledger_client: L
 
 async def test_of_several_replacements_in_one_batch_the_last_payload_stays(ledger_client: LedgerClient) -> None:
     payloads = [await store(ledger_client) for _ in range(3)]
-    await ledger_client.ledger.enqueue([large_task("task", payload, replace=True) for payload in payloads])
+    await ledger_client.ledger.tasks.enqueue([large_task("task", payload, replace=True) for payload in payloads])
     assert list(stored(ledger_client)) == [payloads[2].id]
 
 
@@ -115,7 +118,7 @@ async def test_a_finished_task_keeps_its_payload_as_long_as_its_record(ledger_cl
     run = await start(ledger_client, worker, "task")
     assert await ledger_client.settle(completed(run)) == [SettleResult.DONE]
     assert 0 < ttl(ledger_client.checked_state()) <= TTL_MS + SPREAD_MS
-    finished = (await ledger_client.ledger.get("task")).finished
+    finished = (await ledger_client.ledger.tasks.get("task")).finished
     assert finished is not None
     await ledger_client.ledger.payloads.complete(finished.task)
     assert finished.task.call == FAT
@@ -127,17 +130,17 @@ async def test_without_finished_records_a_payload_goes_with_its_task(ledger_clie
     run = await start(ledger_client, worker, "task")
     await ledger_client.settle(completed(run, ttl_ms=0))
     await add(ledger_client, "cancelled")
-    await ledger_client.ledger.cancel("cancelled")
+    await ledger_client.ledger.tasks.cancel("cancelled")
     assert stored(ledger_client) == {}
 
 
 async def test_cancelled_and_cleared_tasks_let_their_payloads_expire(ledger_client: LedgerClient) -> None:
     await add(ledger_client, "cancelled")
-    await ledger_client.ledger.cancel("cancelled")
+    await ledger_client.ledger.tasks.cancel("cancelled")
     assert 0 < ttl(ledger_client.checked_state()) <= TTL_MS + SPREAD_MS
     for number in range(5):
         await add(ledger_client, f"cleared {number}")
-    assert await ledger_client.ledger.clear() == 5
+    assert await ledger_client.ledger.tasks.clear() == 5
     assert len(stored(ledger_client)) == 6
     assert all(0 < ttl <= TTL_MS + SPREAD_MS for _, ttl in stored(ledger_client).values())
 
@@ -188,7 +191,7 @@ async def test_a_next_run_whose_payload_is_gone_waits_for_it_to_be_stored_again(
 async def test_a_next_run_that_was_cancelled_leaves_no_payload(ledger_client: LedgerClient) -> None:
     worker = await ledger_client.hire()
     run = await start(ledger_client, worker, "task")
-    await ledger_client.ledger.cancel("task")
+    await ledger_client.ledger.tasks.cancel("task")
     payload = await store(ledger_client)
     again = reschedule(run.key, run.epoch, attempt=1, function_name="f", payload=payload)
     assert await ledger_client.settle(again) == [SettleResult.CANCELLED]
@@ -209,7 +212,7 @@ async def test_a_result_that_is_stored_apart_lives_as_long_as_the_record(ledger_
     assert stored(ledger_client)[result.id][1] > TTL_MS
     assert await ledger_client.settle(with_result(run, result)) == [SettleResult.DONE]
     assert stored(ledger_client)[result.id][1] <= TTL_MS + SPREAD_MS
-    finished = (await ledger_client.ledger.get("task")).finished
+    finished = (await ledger_client.ledger.tasks.get("task")).finished
     assert finished is not None
     assert finished.state is ExecutionState.COMPLETED
     # A repeat whose answer was lost harms nothing.
@@ -231,10 +234,10 @@ async def test_a_dead_letter_keeps_its_payload_until_it_is_removed(ledger_client
     await ledger_client.settle(ended(run, ExecutionState.FAILED, dead_letter=True))
     assert {ttl for _, ttl in stored(ledger_client).values()} == {-1}
     (older, newer) = sorted(ledger_client.checked_state().letters)
-    assert await discard_letters(ledger_client.ledger, "a", 1, [older]) == 1
+    assert await ledger_client.ledger.letters.discard("a", 1, [older]) == 1
     assert first not in stored(ledger_client)
     assert len(stored(ledger_client)) == 1
-    assert await discard_letters(ledger_client.ledger, "a", 2, [newer]) == 1
+    assert await ledger_client.ledger.letters.discard("a", 2, [newer]) == 1
     assert stored(ledger_client) == {}
     assert not ledger_client.checked_state().letters
 
@@ -259,7 +262,7 @@ async def test_tasks_that_move_do_not_move_their_payloads(ledger_client: LedgerC
     ledger_client.fall_due(*(f"task {number}" for number in range(300)))
     worker = await ledger_client.hire()
     ledger_client.client.config_resetstat()
-    while (await ledger_client.ledger.stage())[0]:
+    while (await ledger_client.ledger.tasks.stage())[0]:
         pass
     runs = await ledger_client.take(worker, 300)
     await ledger_client.settle(*(requeue(run.key, run.epoch) for run in runs))
@@ -276,7 +279,7 @@ async def test_a_payload_that_somebody_deleted_is_told_apart(ledger_client: Ledg
     await add(ledger_client, "task")
     (id,) = stored(ledger_client)
     ledger_client.client.delete(ledger_client.ledger.keys.payload(id))
-    look = await ledger_client.ledger.get("task")
+    look = await ledger_client.ledger.tasks.get("task")
     assert look.task is not None
     with pytest.raises(Undecodable, match="10,000 bytes"):
         await ledger_client.ledger.payloads.complete(look.task)
@@ -300,7 +303,7 @@ async def test_a_script_frees_a_few_megabytes_and_leaves_the_rest_to_expire(ledg
         await ledger_client.ledger.payloads.store(payload)
         await add(ledger_client, f"task {n}", payload)
     before = [await store(ledger_client) for _ in range(4)]
-    await ledger_client.ledger.enqueue(
+    await ledger_client.ledger.tasks.enqueue(
         [large_task(f"task {n}", payload, replace=True) for n, payload in enumerate(before)]
     )
     left = {id: ttl for id, (size, ttl) in ledger_client.stored_state().payloads.items() if size == len(large)}
@@ -315,7 +318,7 @@ async def test_staging_stops_at_so_many_bytes_and_goes_on_when_asked_again(ledge
     ledger_client.fall_due(*keys)
     moved: list[int] = []
     while sum(moved) < 500:
-        moved.append((await ledger_client.ledger.stage()).moved)
+        moved.append((await ledger_client.ledger.tasks.stage()).moved)
         assert 0 < moved[-1] <= 150
     stored_state = ledger_client.checked_state()
     assert not stored_state.schedule

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from docket.ledger import ProgressChange, SettleResult, Unwritten, requeue
-from docket.ledger.reports import list_fleet
-from docket.ledger.task_pages import find_all
 from docket.storage.records import read_task
 
 from .invariants import GROUP
@@ -30,7 +28,7 @@ async def test_what_a_dead_worker_had_starts_elsewhere_and_nothing_of_it_stays(l
     assert stored_state.tasks["claimed"].losses == 1
     assert stored_state.tasks["delivered"].losses == 0
     assert [run.key for run in await ledger_client.take(other)] == ["claimed", "delivered", "waiting"]
-    [row] = await list_fleet(ledger_client.ledger)
+    [row] = await ledger_client.ledger.fleet.workers()
     assert row.id == other
     assert "only mine" not in row.functions
 
@@ -72,7 +70,7 @@ async def test_what_a_worker_leaves_behind_is_told_to_whoever_renews_next(ledger
     worker, other = await ledger_client.hire(), await ledger_client.hire()
     await ledger_client.add("k")
     ledger_client.read(worker)
-    assert await ledger_client.ledger.leave(worker) is True
+    assert await ledger_client.ledger.fleet.leave(worker) is True
     assert ledger_client.renew(other).reclaiming_is_due
     assert ledger_client.reclaim(thorough=False)[:2] == [0, 1]
     ledger_client.checked_state()
@@ -98,7 +96,7 @@ async def test_after_a_worker_is_gone_the_others_look_once_more_for_what_its_las
     if end == "dies":
         ledger_client.bury(worker)
     else:
-        await ledger_client.ledger.leave(worker)
+        await ledger_client.ledger.fleet.leave(worker)
     await ledger_client.add("k")
     ledger_client.read(worker)
     look_at = ledger_client.stored_state().look_at
@@ -116,8 +114,11 @@ async def test_idle_workers_are_shown_no_cancel_requests_and_hear_of_them_when_t
 ) -> None:
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "k")
-    await ledger_client.ledger.cancel("k")
-    assert ledger_client.ledger.renew(ledger_client.client, worker, LEASE_MS, LATE_MS, busy=False).cancel_requests == []
+    await ledger_client.ledger.tasks.cancel("k")
+    assert (
+        ledger_client.ledger.fleet.renew(ledger_client.client, worker, LEASE_MS, LATE_MS, busy=False).cancel_requests
+        == []
+    )
     assert ledger_client.renew(worker).cancel_requests == [(run.epoch, "k")]
 
 
@@ -141,7 +142,7 @@ async def test_a_thousand_deliveries_are_recovered_in_steps_of_twenty(ledger_cli
 async def test_an_orphan_behind_thousands_of_live_deliveries_is_found_at_once(ledger_client: LedgerClient) -> None:
     busy, dead = await ledger_client.hire(), await ledger_client.hire()
     for batch in range(10):
-        await ledger_client.ledger.enqueue([new_task(f"{batch} {n}", fresh=True) for n in range(500)])
+        await ledger_client.ledger.tasks.enqueue([new_task(f"{batch} {n}", fresh=True) for n in range(500)])
         await ledger_client.take(busy, 500)
     await ledger_client.add("orphan")
     assert [run.key for run in await ledger_client.take(dead)] == ["orphan"]
@@ -160,7 +161,7 @@ async def test_workers_that_come_and_go_leave_nothing(ledger_client: LedgerClien
             ledger_client.reclaim()
         else:
             await ledger_client.settle(*(requeue(run.key, run.epoch) for run in runs))
-            assert await ledger_client.ledger.leave(worker) is False
+            assert await ledger_client.ledger.fleet.leave(worker) is False
     stored_state = ledger_client.checked_state()
     assert not stored_state.consumers
     assert not stored_state.leases
@@ -172,7 +173,7 @@ async def test_a_worker_that_leaves_with_deliveries_gives_them_back_uncounted(le
     worker, other = await ledger_client.hire(), await ledger_client.hire()
     await ledger_client.add("a", "b")
     ledger_client.read(worker)
-    assert await ledger_client.ledger.leave(worker) is True
+    assert await ledger_client.ledger.fleet.leave(worker) is True
     assert ledger_client.renew(worker).lost
     assert ledger_client.reclaim()[:2] == [0, 2]
     runs = await ledger_client.take(other)
@@ -235,10 +236,10 @@ async def test_after_a_stall_every_owner_has_a_whole_lease_to_renew(ledger_clien
     alive, first = await ledger_client.hire(lease_ms=lease_ms), await ledger_client.hire(lease_ms=lease_ms)
     ledger_client.stall(3 * lease_ms)
     before = ledger_client.now()
-    ledger.renew(ledger_client.client, first, lease_ms, lease_ms // 3, busy=True)
+    ledger.fleet.renew(ledger_client.client, first, lease_ms, lease_ms // 3, busy=True)
     grace_until = ledger_client.client.zscore(ledger.keys.leases, b"\1grace") + 1e15
     assert before + lease_ms <= grace_until <= ledger_client.now() + lease_ms
-    assert not ledger.renew(ledger_client.client, alive, lease_ms, lease_ms // 3, busy=True).lost
+    assert not ledger.fleet.renew(ledger_client.client, alive, lease_ms, lease_ms // 3, busy=True).lost
 
 
 async def test_a_worker_that_was_held_up_between_hearing_of_the_dead_and_reclaiming_declares_nobody(
@@ -295,7 +296,7 @@ async def test_a_clock_that_was_set_back_leaves_no_lease_for_ever(ledger_client:
     ledger_client.stall(-86_400_000)
     assert not ledger_client.renew(other).reclaiming_is_due
     assert ledger_client.stored_state().leases[worker] > ledger_client.now() + LEASE_MS
-    ledger_client.ledger.correct_leases(ledger_client.client)
+    ledger_client.ledger.fleet.correct_leases(ledger_client.client)
     assert ledger_client.stored_state().leases[worker] <= ledger_client.now() + LEASE_MS
     end_grace(ledger_client)
     ledger_client.end_lease(worker)
@@ -313,11 +314,11 @@ async def test_dead_workers_of_which_nobody_was_told_are_found_by_the_check_of_l
     client.zrem(keys.leases, dead, "")
     client.sadd(keys.key("dying"), dead)
     assert not ledger_client.renew(other).reclaiming_is_due
-    ledger_client.ledger.correct_leases(client)
+    ledger_client.ledger.fleet.correct_leases(client)
     assert ledger_client.renew(other).reclaiming_is_due
     assert ledger_client.reclaim(other)[1] == 1
     assert not ledger_client.renew(other).reclaiming_is_due
-    ledger_client.ledger.correct_leases(client)
+    ledger_client.ledger.fleet.correct_leases(client)
     assert not ledger_client.renew(other).reclaiming_is_due
 
 
@@ -466,11 +467,11 @@ async def test_a_worker_goes_on_when_the_server_comes_back_empty(ledger_client: 
     ledger_client.client.flushdb()
 
     assert await ledger_client.settle(completed(run)) == [LOST]
-    assert await ledger_client.ledger.progress([ProgressChange("k", run.epoch, add=1)]) == [Unwritten.LOST]
-    assert await ledger_client.ledger.take(worker, '"w"', 1) is None
+    assert await ledger_client.ledger.tasks.progress([ProgressChange("k", run.epoch, add=1)]) == [Unwritten.LOST]
+    assert await ledger_client.ledger.deliveries.take(worker, '"w"', 1) is None
     renewal = ledger_client.renew(worker)
     assert (renewal.lost, renewal.is_registered) == (False, False)
-    await ledger_client.ledger.register(worker, LEASE_MS, ["f"])
+    await ledger_client.ledger.fleet.register(worker, LEASE_MS, ["f"])
     assert ledger_client.renew(worker).is_registered
     again = await ledger_client.start(worker, "k")
     assert again.epoch > run.epoch
@@ -494,23 +495,23 @@ async def test_flushed_scripts_are_loaded_again_by_every_verb(ledger_client: Led
 
     worker = await (await flushed()).hire()
     await (await flushed()).add("a", "b", "c")
-    await (await flushed()).ledger.stage()
+    await (await flushed()).ledger.tasks.stage()
     a, b = await (await flushed()).take(worker, 2)
     await (await flushed()).claim(worker, [])
-    await (await flushed()).ledger.progress([ProgressChange("a", a.epoch, add=1)])
+    await (await flushed()).ledger.tasks.progress([ProgressChange("a", a.epoch, add=1)])
     assert await (await flushed()).acquire("a", a.epoch, [("L", 1)]) == 1
     assert await (await flushed()).settle(completed(a)) == [DONE]
     assert not (await flushed()).renew(worker).lost
-    assert await (await flushed()).ledger.cancel("b") == 2
-    assert (await (await flushed()).ledger.get("a")).finished is not None
-    assert (await (await flushed()).ledger.census()).unfinished == 2
-    assert len([p async for p in find_all((await flushed()).ledger)]) == 1
-    assert len(await list_fleet((await flushed()).ledger)) == 1
-    assert await (await flushed()).ledger.unknown_deliveries(worker, [b.epoch], []) == []
+    assert await (await flushed()).ledger.tasks.cancel("b") == 2
+    assert (await (await flushed()).ledger.tasks.get("a")).finished is not None
+    assert (await (await flushed()).ledger.queries.census()).unfinished == 2
+    assert len([p async for p in (await flushed()).ledger.queries.all()]) == 1
+    assert len(await (await flushed()).ledger.fleet.workers()) == 1
+    assert await (await flushed()).ledger.deliveries.unknown_deliveries(worker, [b.epoch], []) == []
     assert (await flushed()).reclaim() == [0, 0, 0, 0, 0]
     assert (await flushed()).sweep() == 0
-    assert await (await flushed()).ledger.clear() == 1
-    assert await (await flushed()).ledger.leave(worker) is True
+    assert await (await flushed()).ledger.tasks.clear() == 1
+    assert await (await flushed()).ledger.fleet.leave(worker) is True
     assert await ledger_client.settle(completed(b)) == [DONE]
 
 
@@ -565,9 +566,9 @@ async def test_the_sweep_changes_nothing_that_is_well(ledger_client: LedgerClien
 async def test_sweeps_are_as_rare_as_asked_and_see_everything_in_the_end(ledger_client: LedgerClient) -> None:
     for batch in range(4):
         await ledger_client.add(*(f"{batch} {n}" for n in range(500)))
-    assert ledger_client.ledger.sweep(ledger_client.client, 100, 60_000)[0] > 0
-    assert ledger_client.ledger.sweep(ledger_client.client, 100, 60_000) == [0, 0]
+    assert ledger_client.ledger.fleet.sweep(ledger_client.client, 100, 60_000)[0] > 0
+    assert ledger_client.ledger.fleet.sweep(ledger_client.client, 100, 60_000) == [0, 0]
     ledger_client.client.xtrim(ledger_client.ledger.keys.stream, 0)
-    mended = sum(ledger_client.ledger.sweep(ledger_client.client, 100, 0)[1] for _ in range(60))
+    mended = sum(ledger_client.ledger.fleet.sweep(ledger_client.client, 100, 0)[1] for _ in range(60))
     assert mended == 2000
     ledger_client.checked_state()

@@ -69,7 +69,7 @@ async def bulk(ledger_client: LedgerClient, *keys: str) -> list[str]:
     """Sends calls as `add_many` does for the first
     time. Returns the keys that were stored before."""
     values = [value for key in keys for value in new_call(key, -1.0, CALL)]
-    _, stored_before = await ledger_client.ledger.enqueue_new(values)
+    _, stored_before = await ledger_client.ledger.tasks.enqueue_new(values)
     return [keys[at] for at in stored_before]
 
 
@@ -101,14 +101,14 @@ async def test_the_same_after_the_task_has_ended(ledger_client: LedgerClient, is
 
     assert (late.scheduled, repeat.scheduled) == (False, True)
     assert await bulk(ledger_client, K) == [K]
-    assert await ledger_client.ledger.unfinished() == 0
+    assert await ledger_client.ledger.queries.unfinished() == 0
 
 
 async def test_a_call_that_a_caller_sends_again_counts_for_its_first_request(ledger_client: LedgerClient) -> None:
     await ledger_client.add(K, is_repeat=True)
 
     assert await bulk(ledger_client, K) == [K]
-    assert await ledger_client.ledger.unfinished() == 1
+    assert await ledger_client.ledger.queries.unfinished() == 1
 
 
 async def test_a_call_that_has_ended_may_be_sent_again_by_its_caller(ledger_client: LedgerClient) -> None:
@@ -136,12 +136,12 @@ async def test_a_call_without_its_payload_leaves_no_note(ledger_client: LedgerCl
     """A note says that the task is stored."""
     payload = call_payload(b"x" * 100_000)
     lost = NewTask(K, "f", payload.reference, payload=payload, unanswered=True)
-    (missing,) = await ledger_client.ledger.enqueue([lost])
+    (missing,) = await ledger_client.ledger.tasks.enqueue([lost])
     await ledger_client.ledger.payloads.store(payload)
-    (stored,) = await ledger_client.ledger.enqueue([lost])
+    (stored,) = await ledger_client.ledger.tasks.enqueue([lost])
 
     assert (missing.payload_missing, stored.scheduled) == (True, True)
-    assert await ledger_client.ledger.unfinished() == 1
+    assert await ledger_client.ledger.queries.unfinished() == 1
 
 
 async def test_notes_of_another_type_are_found_before_anything_is_stored(ledger_client: LedgerClient) -> None:

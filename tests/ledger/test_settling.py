@@ -23,14 +23,14 @@ async def test_a_finished_task_keeps_its_times_its_worker_its_result_and_its_pro
 ) -> None:
     worker = await ledger_client.hire()
     run = await ledger_client.start(worker, "k")
-    before = await ledger_client.ledger.get("k")
+    before = await ledger_client.ledger.tasks.get("k")
     assert before.run is not None
-    (progress,) = await ledger_client.ledger.progress([ProgressChange("k", run.epoch, message='"all of it"')])
+    (progress,) = await ledger_client.ledger.tasks.progress([ProgressChange("k", run.epoch, message='"all of it"')])
     settlement = completed(run)
     settlement.row = settlement.row._replace(tail=Ending("name", "words", 1, b"value").pack())
     assert await ledger_client.settle(settlement) == [DONE]
 
-    look = await ledger_client.ledger.get("k")
+    look = await ledger_client.ledger.tasks.get("k")
     assert (look.task, look.run, look.progress) == (None, None, None)
     assert look.finished is not None
     assert look.finished.state is ExecutionState.COMPLETED
@@ -64,7 +64,7 @@ async def test_another_epoch_changes_nothing(ledger_client: LedgerClient, off: i
         completed(wrong), reschedule("k", wrong.epoch, attempt=2), requeue("k", wrong.epoch)
     )
     assert answers == [LOST] * 3
-    assert await ledger_client.ledger.progress([ProgressChange("k", wrong.epoch, add=1)]) == [Unwritten.LOST]
+    assert await ledger_client.ledger.tasks.progress([ProgressChange("k", wrong.epoch, add=1)]) == [Unwritten.LOST]
     assert await ledger_client.acquire("k", wrong.epoch, [("L", 1)]) == 0
     assert ledger_client.stored_state() == before
 
@@ -145,7 +145,7 @@ async def test_a_cancel_that_came_too_late_ends_what_would_have_followed(ledger_
     await ledger_client.add("finished", "retried", "requeued")
     runs = await ledger_client.take(worker)
     for run in runs:
-        assert await ledger_client.ledger.cancel(run.key) == 2
+        assert await ledger_client.ledger.tasks.cancel(run.key) == 2
     answers = await ledger_client.settle(
         completed(runs[0]),
         reschedule("retried", runs[1].epoch, attempt=2, delay_ms=60_000),
@@ -169,7 +169,7 @@ async def test_progress_is_gone_with_the_run_that_wrote_it(ledger_client: Ledger
     await ledger_client.acquire("holder", holder.epoch, [("L", 1)])
     runs = {run.key: run for run in rest}
     changes = [ProgressChange(k, run.epoch, add=1) for k, run in runs.items()]
-    assert all(isinstance(answer, bytes) for answer in await ledger_client.ledger.progress(changes))
+    assert all(isinstance(answer, bytes) for answer in await ledger_client.ledger.tasks.progress(changes))
     await ledger_client.settle(
         reschedule("retried", runs["retried"].epoch, attempt=2),
         requeue("back", runs["back"].epoch),
@@ -202,7 +202,7 @@ async def test_runs_that_have_not_begun_are_requeued_from_a_thread(ledger_client
     server = ledger_client.ledger.server
     client = server.threaded_client(lambda: 5.0, ledger_client.ledger.keys.stream)
     runs = [(first.key, first.epoch), (second.key, second.epoch), ("gone", 1)]
-    await asyncio.to_thread(ledger_client.ledger.requeue_blocking, client, worker, runs)
+    await asyncio.to_thread(ledger_client.ledger.tasks.requeue_blocking, client, worker, runs)
 
     # The event loop, which was blocked, requeues them once more.
     assert await ledger_client.settle(requeue(first.key, first.epoch)) == [SettleResult.LOST]

@@ -10,8 +10,7 @@ from docket.codec.packing import pack_for_script
 from docket.ledger import Delivery, Ledger, Settlement, SettleResult, requeue, reschedule, unknown_function
 from docket.ledger import statistics as counts
 from docket.ledger.endings import Ending
-from docket.ledger.statistics import OTHERS, Row, cell_of, cell_without_times, fold_minute, read_rows
-from docket.ledger.unknown_functions import fail_unknown
+from docket.ledger.statistics import OTHERS, Row, cell_of, cell_without_times
 from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
 from docket.model.states import ExecutionState
@@ -32,14 +31,14 @@ def counted(
 
 async def totals(ledger: Ledger, first: int, last: int, *, by_hours: bool = False) -> dict[str, Row]:
     found: dict[str, Row] = {}
-    async for stored in read_rows(ledger, first, last, by_hours=by_hours):
+    async for stored in ledger.statistics.rows(first, last, by_hours=by_hours):
         found.setdefault(stored.function, Row()).add(stored.row)
     return found
 
 
 async def endings(ledger: Ledger, **options: Any) -> dict[str, dict[str, int]]:
     """All that the minutes of today have."""
-    now_ms = (await ledger.census()).server_ms
+    now_ms = (await ledger.queries.census()).server_ms
     found = await totals(ledger, int(now_ms // MINUTE) - 5, int(now_ms // MINUTE), **options)
     return {name: {kind.value: number for kind, number in row.endings.items()} for name, row in found.items()}
 
@@ -59,7 +58,7 @@ async def test_an_accepted_settlement_is_counted_with_its_times(ledger_client: L
         counted(completed(runs[1]), seconds=0.02, waited_ms=5_000),
         counted(ended(runs[2], ExecutionState.FAILED), EndingKind.FAILED, seconds=7.5, waited_ms=-4),
     )
-    now_ms = (await ledger.census()).server_ms
+    now_ms = (await ledger.queries.census()).server_ms
     row = (await totals(ledger, int(now_ms // MINUTE) - 1, int(now_ms // MINUTE)))["f"]
     assert row.endings == {EndingKind.SUCCEEDED: 2, EndingKind.FAILED: 1}
     assert row.run_seconds == pytest.approx(7.54)
@@ -88,7 +87,7 @@ async def test_a_cancel_that_came_too_late_counts_as_cancelled(ledger_client: Le
     worker = await ledger_client.hire()
     retried, given_back = await ledger_client.start(worker, "a"), await ledger_client.start(worker, "b")
     for key in ("a", "b"):
-        assert await ledger_client.ledger.cancel(key) == 2
+        assert await ledger_client.ledger.tasks.cancel(key) == 2
     answers = await ledger_client.settle(
         counted(reschedule("a", retried.epoch, attempt=2), EndingKind.RETRIED), requeue("b", given_back.epoch)
     )
@@ -99,8 +98,8 @@ async def test_a_cancel_that_came_too_late_counts_as_cancelled(ledger_client: Le
 async def test_endings_that_no_worker_settles_are_counted(ledger_client: LedgerClient) -> None:
     ledger, worker = ledger_client.ledger, await ledger_client.hire("f", "g")
     await ledger_client.add("waits", "is cleared", function="f")
-    await ledger.cancel("waits")
-    assert await ledger.clear() == 1
+    await ledger.tasks.cancel("waits")
+    assert await ledger.tasks.clear() == 1
     lost = await ledger_client.start(worker, "lost", function="g")
     ledger_client.bury(worker)
     assert (await endings(ledger)) == {"f": {"cancelled": 2}, "g": {"lost": 1}}
@@ -119,7 +118,7 @@ async def test_a_task_whose_function_nobody_knows_is_counted(ledger_client: Ledg
     ledger, worker = ledger_client.ledger, await ledger_client.hire("other")
     run = await ledger_client.start(worker, "k", function="f")
     await ledger_client.settle(unknown_function("k", run.epoch))
-    assert await fail_unknown(ledger, "f", Ending("w"), "{}") == 1
+    assert await ledger.tasks.fail_unknown("f", Ending("w"), "{}") == 1
     assert await endings(ledger) == {"f": {"unknown_function": 1}}
 
 
@@ -139,7 +138,7 @@ async def test_minutes_become_hours_and_each_count_is_there_once(ledger_client: 
     for left in (2, 1, 0, 0, 0):
         before = (await totals(ledger, hour, hour, by_hours=True))["f"].endings
         assert before == {EndingKind.SUCCEEDED: 3}
-        assert await fold_minute(ledger) == left
+        assert await ledger.statistics.fold_minute() == left
     # The minute that is not over is not folded, and an hour has its minutes from the beginning.
     assert (await totals(ledger, hour, hour + 1, by_hours=True))["f"].endings == {EndingKind.SUCCEEDED: 4}
     assert (await totals(ledger, hour * 60, hour * 60 + 60))["f"].endings == {EndingKind.SUCCEEDED: 4}
@@ -151,13 +150,13 @@ async def test_a_count_in_a_minute_that_is_folded_reaches_the_hour(ledger_client
     hold(ledger, NOON)
     await settle_one(ledger_client, worker, "in time")
     hold(ledger, NOON + MINUTE)
-    assert await fold_minute(ledger) == 0
+    assert await ledger.statistics.fold_minute() == 0
     # The server's clock was set back.
     hold(ledger, NOON)
     await settle_one(ledger_client, worker, "late")
     await settle_one(ledger_client, worker, "late, too", function="g")
     hold(ledger, NOON + MINUTE)
-    assert await fold_minute(ledger) == 0
+    assert await ledger.statistics.fold_minute() == 0
     for unit in ({"by_hours": True}, {}):
         number = hour if unit else hour * 60
         found = await totals(ledger, number, number, **unit)
@@ -175,12 +174,12 @@ async def test_a_minute_that_has_expired_is_folded_again_without_its_earlier_cou
     hold(ledger, NOON)
     await settle_one(ledger_client, worker, "in time")
     hold(ledger, NOON + MINUTE)
-    await fold_minute(ledger)
+    await ledger.statistics.fold_minute()
     ledger_client.client.delete(ledger.keys.named("stats-minute", str(hour * 60)))
     hold(ledger, NOON)
     await settle_one(ledger_client, worker, "late")
     hold(ledger, NOON + MINUTE)
-    await fold_minute(ledger)
+    await ledger.statistics.fold_minute()
     assert (await totals(ledger, hour, hour, by_hours=True))["f"].endings == {EndingKind.SUCCEEDED: 2}
 
 
@@ -195,7 +194,7 @@ async def test_lifetimes(ledger_client: LedgerClient) -> None:
     # A minute that nobody folds outlives a fleet that is away for a month.
     assert 30 * day < client.ttl(minute_key) <= 31 * day
     hold(ledger, NOON + MINUTE)
-    await fold_minute(ledger)
+    await ledger.statistics.fold_minute()
     assert 2.9 * 3600 < client.ttl(minute_key) <= 3 * 3600
     assert 29 * day < client.ttl(hour_key) <= 30 * day
     hold(ledger, NOON)
@@ -209,21 +208,21 @@ async def test_functions_beyond_the_most_are_counted_together(ledger_client: Led
     names = [f"f{number}" for number in range(counts.MOST_COUNTED)]
     worker = await ledger_client.hire(*names, "one too many")
     hold(ledger, NOON)
-    await ledger.enqueue([new_task(f"k{name}", function=name) for name in names[:200]])
-    await ledger.enqueue([new_task(f"k{name}", function=name) for name in names[200:]])
+    await ledger.tasks.enqueue([new_task(f"k{name}", function=name) for name in names[:200]])
+    await ledger.tasks.enqueue([new_task(f"k{name}", function=name) for name in names[200:]])
     await settle_all(ledger_client, worker)
     # A name that is too long, a function that no worker knows, and one that comes too late.
     without_rows = ("n" * 257, "unknown", "one too many")
     for minute in (0, 1):
         hold(ledger, NOON + minute * MINUTE)
-        await ledger.enqueue([new_task(f"{name} {minute}", function=name) for name in ("f0", *without_rows)])
+        await ledger.tasks.enqueue([new_task(f"{name} {minute}", function=name) for name in ("f0", *without_rows)])
         await settle_all(ledger_client, worker)
     hold(ledger, NOON + 2 * MINUTE)
     for left in (1, 0):
-        assert await fold_minute(ledger) == left
+        assert await ledger.statistics.fold_minute() == left
     # Counts that come late.
     hold(ledger, NOON)
-    await ledger.enqueue([new_task(f"late {name}", function=name) for name in ("f1", *without_rows)])
+    await ledger.tasks.enqueue([new_task(f"late {name}", function=name) for name in ("f1", *without_rows)])
     await settle_all(ledger_client, worker)
     by_hours = await totals(ledger, hour, hour, by_hours=True)
     for found in (by_hours, await totals(ledger, hour * 60, hour * 60 + 1)):
@@ -239,9 +238,9 @@ async def test_made_up_names_leave_room_for_functions_that_workers_know(ledger_c
     ledger, worker = ledger_client.ledger, await ledger_client.hire("real")
     hold(ledger, NOON)
     keys = [f"k{number}" for number in range(counts.MOST_UNKNOWN_COUNTED + 5)]
-    await ledger.enqueue([new_task(key, function=key) for key in keys])
+    await ledger.tasks.enqueue([new_task(key, function=key) for key in keys])
     for key in keys:
-        await ledger.cancel(key)
+        await ledger.tasks.cancel(key)
     await settle_one(ledger_client, worker, "k", function="real")
     found = await totals(ledger, NOON // MINUTE, NOON // MINUTE)
     assert found["real"].endings == {EndingKind.SUCCEEDED: 1}
@@ -255,7 +254,7 @@ async def test_a_function_that_is_not_counted_for_a_month_makes_room(ledger_clie
         hold(ledger, NOON + day * 24 * HOUR)
         for number in range(counts.MOST_UNKNOWN_COUNTED):
             await ledger_client.add(f"k{number}", function=f"day {day} {number}")
-        assert await ledger.clear() == counts.MOST_UNKNOWN_COUNTED
+        assert await ledger.tasks.clear() == counts.MOST_UNKNOWN_COUNTED
         found = await totals(ledger, (NOON + day * 24 * HOUR) // MINUTE, (NOON + day * 24 * HOUR) // MINUTE)
         assert OTHERS not in found
         assert len(found) == counts.MOST_UNKNOWN_COUNTED
@@ -283,18 +282,18 @@ async def test_statistics_that_somebody_else_has_overwritten_stop_no_task(
     await settle_one(ledger_client, worker, "before")
     hold(ledger, NOON + MINUTE)
     client.set(key, "somebody else's")
-    await fold_minute(ledger)
+    await ledger.statistics.fold_minute()
     await settle_one(ledger_client, worker, "another minute")
     hold(ledger, NOON)
     await settle_one(ledger_client, worker, "the same minute")
     await ledger_client.add("cancelled")
-    assert await ledger.cancel("cancelled") == 1
+    assert await ledger.tasks.cancel("cancelled") == 1
     lost = await ledger_client.start(worker, "lost")
     ledger_client.bury(worker)
     (again,) = await ledger_client.take(await ledger_client.hire())
     assert again.key == lost.key
     hold(ledger, NOON + 2 * MINUTE)
-    while await fold_minute(ledger):
+    while await ledger.statistics.fold_minute():
         pass
     ledger_client.checked_state()
 
@@ -316,7 +315,7 @@ async def test_any_name_of_a_function_has_its_own_row(ledger_client: LedgerClien
         name: {EndingKind.SUCCEEDED: 1},
         "plain": {EndingKind.SUCCEEDED: 1},
     }
-    only = [stored async for stored in read_rows(ledger, NOON // MINUTE, NOON // MINUTE, function=name)]
+    only = [stored async for stored in ledger.statistics.rows(NOON // MINUTE, NOON // MINUTE, function=name)]
     assert [stored.function for stored in only] == [name]
 
 
@@ -330,7 +329,7 @@ async def test_damaged_counts_do_not_stop_a_settlement(ledger_client: LedgerClie
     assert (await totals(ledger, NOON // MINUTE, NOON // MINUTE))["f"].endings == {EndingKind.SUCCEEDED: 1}
     ledger_client.client.hset(key, "ff", damage)
     hold(ledger, NOON + MINUTE)
-    await fold_minute(ledger)
+    await ledger.statistics.fold_minute()
     await totals(ledger, NOON // HOUR, NOON // HOUR, by_hours=True)
 
 
@@ -340,7 +339,7 @@ async def test_a_long_range_is_read_in_pages(ledger_client: LedgerClient, monkey
     for minute in range(5):
         hold(ledger, NOON + minute * MINUTE)
         await settle_one(ledger_client, worker, f"k{minute}")
-    found = [stored.number async for stored in read_rows(ledger, NOON // MINUTE, NOON // MINUTE + 59)]
+    found = [stored.number async for stored in ledger.statistics.rows(NOON // MINUTE, NOON // MINUTE + 59)]
     assert found == [NOON // MINUTE + minute for minute in range(5)]
 
 

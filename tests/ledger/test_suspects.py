@@ -37,7 +37,7 @@ async def lose_twice(ledger_client: LedgerClient, *keys: str) -> None:
 
 async def take(ledger_client: LedgerClient, worker: str, count: int = 100) -> tuple[list[str], SuspectNotes]:
     notes = SuspectNotes()
-    deliveries = await ledger_client.ledger.take(worker, '"w"', count, None, notes)
+    deliveries = await ledger_client.ledger.deliveries.take(worker, '"w"', count, None, notes)
     assert deliveries is not None
     await ledger_client.isolate(worker, deliveries, notes)
     return [run.key for run in deliveries], notes
@@ -56,7 +56,7 @@ def let_them_wait(ledger_client: LedgerClient, *keys: str) -> None:
 async def bring_back(ledger_client: LedgerClient, *keys: str) -> None:
     """Delayed tasks come back from the schedule."""
     ledger_client.fall_due(*keys)
-    await ledger_client.ledger.stage()
+    await ledger_client.ledger.tasks.stage()
 
 
 async def reserve(ledger_client: LedgerClient, worker: str, key: str) -> Entry:
@@ -198,7 +198,7 @@ async def test_one_loss_alone_is_enough_if_the_docket_says_so(ledger_client: Led
 @pytest.mark.parametrize("most", [1, 5, 12])
 async def test_a_task_may_say_how_many_losses_bury_it(ledger_client: LedgerClient, most: int) -> None:
     worker = await ledger_client.hire()
-    await ledger_client.ledger.register(worker, LEASE_MS, ["f"], {"f": most})
+    await ledger_client.ledger.fleet.register(worker, LEASE_MS, ["f"], {"f": most})
     await ledger_client.add("k")
     for _ in range(most - 1):
         await lose_with(ledger_client, worker)
@@ -222,8 +222,8 @@ async def test_a_deploy_that_no_longer_declares_a_number_takes_the_dockets(ledge
     assert ledger_client.checked_state().max_losses == {"f": 1}, "it knows nothing of that function"
     await ledger_client.hire("f")
     assert ledger_client.checked_state().max_losses == {}
-    await ledger_client.ledger.leave(worker)
-    await ledger_client.ledger.leave(other)
+    await ledger_client.ledger.fleet.leave(worker)
+    await ledger_client.ledger.fleet.leave(other)
     await ledger_client.add("k")
     await lose(ledger_client, "k")
     assert "k" in ledger_client.checked_state().tasks
@@ -244,7 +244,7 @@ async def test_a_worker_that_was_told_to_stop_does_not_count(ledger_client: Ledg
             assert ledger_client.checked_state().stopping == {worker}
             ledger_client.bury(worker)
         else:
-            assert await ledger_client.ledger.leave(worker) is True
+            assert await ledger_client.ledger.fleet.leave(worker) is True
             ledger_client.checked_state()
             ledger_client.reclaim()
         stored_state = ledger_client.checked_state()
@@ -266,7 +266,7 @@ async def test_a_requeue_does_not_count_as_a_loss(ledger_client: LedgerClient) -
         worker = await ledger_client.hire()
         (run,) = await ledger_client.take(worker)
         await ledger_client.settle(requeue("k", run.epoch, begun=True))
-        assert await ledger_client.ledger.leave(worker) is False
+        assert await ledger_client.ledger.fleet.leave(worker) is False
     task = ledger_client.checked_state().tasks["k"]
     assert (task.losses, task.redelivered) == (0, True)
     for losses in (1, 2):
@@ -288,12 +288,12 @@ async def lose_alone_unmarked(ledger_client: LedgerClient, key: str, *, then_mar
     """The suspect has a worker to itself as far as the server
     knows. The worker says more, or nothing, and dies."""
     worker, notes = await ledger_client.hire(), SuspectNotes()
-    deliveries = await ledger_client.ledger.take(worker, '"w"', 10, None, notes)
+    deliveries = await ledger_client.ledger.deliveries.take(worker, '"w"', 10, None, notes)
     assert deliveries is not None
     assert [run.key for run in deliveries] == [key]
     assert notes.alone == deliveries[0].epoch
     for alone in () if then_marked is None else (True, then_marked):
-        assert await ledger_client.ledger.isolate(worker, deliveries[0], alone=alone)
+        assert await ledger_client.ledger.fleet.isolate(worker, deliveries[0], alone=alone)
         ledger_client.checked_state()
     ledger_client.bury(worker)
 
@@ -321,25 +321,25 @@ async def test_only_the_run_itself_can_be_marked(ledger_client: LedgerClient) ->
     await lose_twice(ledger_client, "k")
     worker, other = await ledger_client.hire(), await ledger_client.hire()
     (run,) = await ledger_client.take(worker)
-    assert not await ledger_client.ledger.isolate(other, run, alone=True)
-    assert not await ledger_client.ledger.isolate(worker, replace(run, epoch=run.epoch + 1), alone=False)
+    assert not await ledger_client.ledger.fleet.isolate(other, run, alone=True)
+    assert not await ledger_client.ledger.fleet.isolate(worker, replace(run, epoch=run.epoch + 1), alone=False)
     await ledger_client.settle(completed(run))
-    assert not await ledger_client.ledger.isolate(worker, run, alone=True)
+    assert not await ledger_client.ledger.fleet.isolate(worker, run, alone=True)
     assert not ledger_client.checked_state().alone
 
 
 async def test_a_worker_whose_process_runs_something_else_makes_room_first(ledger_client: LedgerClient) -> None:
     await lose_twice(ledger_client, "suspect")
     worker, notes = await ledger_client.hire(), SuspectNotes(shares_process=True)
-    assert await ledger_client.ledger.take(worker, '"w"', 10, None, notes) == []
+    assert await ledger_client.ledger.deliveries.take(worker, '"w"', 10, None, notes) == []
     assert "suspect" in ledger_client.checked_state().schedule
     let_them_wait(ledger_client, "suspect")
     await bring_back(ledger_client, "suspect")
-    assert await ledger_client.ledger.take(worker, '"w"', 10, None, notes) == []
+    assert await ledger_client.ledger.deliveries.take(worker, '"w"', 10, None, notes) == []
     assert notes.reserved is not None
     assert ledger_client.checked_state().alone == {worker: "suspect"}
     notes = SuspectNotes()
-    assert await ledger_client.ledger.claim(
+    assert await ledger_client.ledger.deliveries.claim(
         worker, '"w"', [Entry(True, ledger_client.stored_state().entries[0].id, b"suspect")], notes
     )
     assert notes.alone is not None
@@ -379,8 +379,8 @@ async def test_at_most_half_of_the_workers_are_alone_at_once(
 async def delay(ledger_client: LedgerClient) -> None:
     """A worker whose process runs something else meets what waits, and delays it."""
     busy = await ledger_client.hire()
-    assert await ledger_client.ledger.take(busy, '"w"', 10, None, SuspectNotes(shares_process=True)) == []
-    await ledger_client.ledger.leave(busy)
+    assert await ledger_client.ledger.deliveries.take(busy, '"w"', 10, None, SuspectNotes(shares_process=True)) == []
+    await ledger_client.ledger.fleet.leave(busy)
 
 
 async def test_a_suspect_has_its_worker_to_itself_for_as_long_as_it_took_to_be_lost(
@@ -391,7 +391,7 @@ async def test_a_suspect_has_its_worker_to_itself_for_as_long_as_it_took_to_be_l
     told: list[float] = []
     for life in lives:
         worker, notes = await ledger_client.hire(), SuspectNotes()
-        deliveries = await ledger_client.ledger.take(worker, '"w"', 10, None, notes)
+        deliveries = await ledger_client.ledger.deliveries.take(worker, '"w"', 10, None, notes)
         assert deliveries
         told.append(notes.alone_seconds)
         age_run(ledger_client, "k", life)
@@ -507,7 +507,7 @@ async def test_a_poison_is_buried_and_all_its_neighbours_complete(
             deaths += 1
         else:
             await ledger_client.settle(*(completed(run) for run in runs))
-            await ledger_client.ledger.leave(worker)
+            await ledger_client.ledger.fleet.leave(worker)
         stored_state = ledger_client.checked_state()
         if not stored_state.tasks:
             break
@@ -609,7 +609,7 @@ async def test_when_the_worker_that_reserved_a_suspect_is_gone_another_has_it(
     if end == "dies":
         ledger_client.bury(busy)
     else:
-        assert await ledger_client.ledger.leave(busy) is True
+        assert await ledger_client.ledger.fleet.leave(busy) is True
         ledger_client.checked_state()
         ledger_client.reclaim()
     stored_state = ledger_client.checked_state()
@@ -626,9 +626,9 @@ async def test_a_reserved_suspect_that_ends_another_way_leaves_nothing(ledger_cl
     await lose_twice(ledger_client, "suspect")
     entry = await reserve(ledger_client, busy, "suspect")
     if end == "cancelled":
-        await ledger_client.ledger.cancel("suspect")
+        await ledger_client.ledger.tasks.cancel("suspect")
     elif end == "cleared":
-        await ledger_client.ledger.clear()
+        await ledger_client.ledger.tasks.clear()
     else:
         await ledger_client.add("suspect", replace=True, due_ms=ledger_client.later())
     assert not ledger_client.checked_state().suspects
@@ -670,7 +670,7 @@ async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(
     if end == "settled":
         await ledger_client.settle(completed(run))
     elif end == "cancelled":
-        await ledger_client.ledger.cancel(run.key)
+        await ledger_client.ledger.tasks.cancel(run.key)
         await ledger_client.settle(requeue(run.key, run.epoch))
     elif end == "replaced":
         await ledger_client.add(run.key, replace=True, due_ms=ledger_client.later())
@@ -680,7 +680,7 @@ async def test_however_the_run_of_a_suspect_ends_its_worker_may_take_the_next(
         await ledger_client.settle(requeue(run.key, run.epoch, delay_ms=60_000))
     else:
         if end == "parked and cancelled":
-            await ledger_client.ledger.cancel(run.key)
+            await ledger_client.ledger.tasks.cancel(run.key)
         assert await ledger_client.acquire(run.key, run.epoch, [("L", 0)]) == 2
     stored_state = ledger_client.checked_state()
     assert not stored_state.suspects.running
@@ -703,7 +703,7 @@ class Waiter:
 
     async def offer(self) -> None:
         kept = ReservedSlot(offered=False, last_epoch=0)
-        assert await self.ledger_client.ledger.take(self.worker, '"w"', 1, kept) == []
+        assert await self.ledger_client.ledger.deliveries.take(self.worker, '"w"', 1, kept) == []
         assert kept.answer == 1
 
     def handed(self) -> str | None:

@@ -10,7 +10,6 @@ import pytest
 from docket.codec.proofs import proven_body
 from docket.ledger import Delivery, SettleResult, WaitingFunctions, requeue, unknown_function
 from docket.ledger.endings import CANCELLED_EVENT, Ending
-from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState
 from docket.storage.records import IN_STREAM, UNKNOWN_FUNCTION, read_task
 from tests.waiting import SECONDS
@@ -32,7 +31,7 @@ async def take_from(
     ledger_client: LedgerClient, worker: str, *functions: str, count: int = 100
 ) -> tuple[list[Delivery], list[str]]:
     waiting = WaitingFunctions(list(functions))
-    deliveries = await ledger_client.ledger.take(worker, '"w"', count, functions=waiting)
+    deliveries = await ledger_client.ledger.deliveries.take(worker, '"w"', count, functions=waiting)
     assert deliveries is not None
     assert waiting.left is not None
     return deliveries, waiting.left
@@ -112,10 +111,10 @@ async def test_live_workers_that_know_the_function_are_told(ledger_client: Ledge
 async def test_a_worker_that_registers_is_told_which_of_its_functions_have_tasks_waiting(
     ledger_client: LedgerClient,
 ) -> None:
-    assert (await ledger_client.ledger.register("w~a", 60_000, ["f", "g"])).waiting_functions == []
+    assert (await ledger_client.ledger.fleet.register("w~a", 60_000, ["f", "g"])).waiting_functions == []
     await meet(ledger_client, "w~a", "a")
-    assert (await ledger_client.ledger.register("w~b", 60_000, ["g"])).waiting_functions == []
-    assert (await ledger_client.ledger.register("w~c", 60_000, ["f", "g"])).waiting_functions == ["f"]
+    assert (await ledger_client.ledger.fleet.register("w~b", 60_000, ["g"])).waiting_functions == []
+    assert (await ledger_client.ledger.fleet.register("w~c", 60_000, ["f", "g"])).waiting_functions == ["f"]
 
 
 async def test_a_worker_that_has_to_end_keeps_what_no_other_live_worker_knows(ledger_client: LedgerClient) -> None:
@@ -137,19 +136,19 @@ async def test_tasks_that_wait_for_a_worker_can_be_cancelled_replaced_cleared_an
 ) -> None:
     ignorant = await ledger_client.hire("g")
     await meet(ledger_client, ignorant, "cancelled", "replaced", "cleared", "seized")
-    look = await ledger_client.ledger.get("cancelled")
+    look = await ledger_client.ledger.tasks.get("cancelled")
     assert look.task is not None
     assert look.task.state is ExecutionState.QUEUED
-    census = await ledger_client.ledger.census()
+    census = await ledger_client.ledger.queries.census()
     assert (census.unknown, census.ready, census.queued) == (4, 0, 4)
-    assert await ledger_client.ledger.cancel("cancelled") == 1
-    (result,) = await ledger_client.ledger.enqueue([new_task("replaced", replace=True)])
+    assert await ledger_client.ledger.tasks.cancel("cancelled") == 1
+    (result,) = await ledger_client.ledger.tasks.enqueue([new_task("replaced", replace=True)])
     assert (result.generation, result.replaced_another) == (2, True)
-    assert (await ledger_client.ledger.claim_by_key("seized", "hand", "hand~hand-1", 1000))[1] > 0
+    assert (await ledger_client.ledger.tasks.claim_by_key("seized", "hand", "hand~hand-1", 1000))[1] > 0
     stored_state = ledger_client.stored_state()
     assert stored_state.unknown == {"f": ["cleared"]}
     assert stored_state.tasks["replaced"].location == IN_STREAM
-    assert await ledger_client.ledger.clear() == 2
+    assert await ledger_client.ledger.tasks.clear() == 2
     assert ledger_client.stored_state().unknown_functions == set()
 
 
@@ -159,7 +158,7 @@ async def test_functions_that_nobody_knows_are_listed_with_their_tasks(ledger_cl
     await meet(ledger_client, ignorant, "a", "b")
     await meet(ledger_client, ignorant, "c", function="g:%x")
     await ledger_client.hire("f")
-    found = {function.name: function for function in await unknown_functions(ledger_client.ledger)}
+    found = {function.name: function for function in await ledger_client.ledger.tasks.unknown_functions()}
     assert {name: (f.tasks, f.is_known) for name, f in found.items()} == {"f": (2, True), "g:%x": (1, False)}
     assert all(before <= function.since_ms <= ledger_client.now() for function in found.values())
 
@@ -168,9 +167,9 @@ async def test_tasks_fail_only_while_no_live_worker_knows_their_function(ledger_
     ignorant = await ledger_client.hire("g")
     await meet(ledger_client, ignorant, "a", "b")
     learned = await ledger_client.hire("f")
-    assert await fail_unknown(ledger_client.ledger, "f", Ending(), CANCELLED_EVENT) == 0
+    assert await ledger_client.ledger.tasks.fail_unknown("f", Ending(), CANCELLED_EVENT) == 0
     ledger_client.bury(learned)
-    assert await fail_unknown(ledger_client.ledger, "f", Ending(), CANCELLED_EVENT) == 2
+    assert await ledger_client.ledger.tasks.fail_unknown("f", Ending(), CANCELLED_EVENT) == 2
     stored_state = ledger_client.checked_state()
     assert {key: record.state for key, record in stored_state.finished.items()} == dict.fromkeys(
         "ab", ExecutionState.FAILED
@@ -183,7 +182,7 @@ async def test_a_cancel_that_came_too_late_ends_a_task_that_would_wait_for_anoth
 ) -> None:
     ignorant = await ledger_client.hire("g")
     run = await ledger_client.start(ignorant, "k")
-    assert await ledger_client.ledger.cancel("k") == 2
+    assert await ledger_client.ledger.tasks.cancel("k") == 2
     assert await ledger_client.settle(unknown_function("k", run.epoch)) == [SettleResult.CANCELLED]
     assert ledger_client.checked_state().unknown == {}
 

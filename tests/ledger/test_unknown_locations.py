@@ -11,18 +11,10 @@ from importlib.resources import files
 import pytest
 
 from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, WaitingFunctions, finish, unknown_function
-from docket.ledger.census import count_by_function, sample_by_function
-from docket.ledger.changes import Cancelled, Rescheduled, cancel_many, reschedule
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL, Ending
-from docket.ledger.facts import read_facts
-from docket.ledger.letters import Edited, Retried, discard_letters, edit_letter, retry_letters, trim_letters
-from docket.ledger.limit_pages import list_limits
-from docket.ledger.limits import Limits
-from docket.ledger.pauses import begin_resume, release, store_pause
-from docket.ledger.schedules import list_chains
-from docket.ledger.task_pages import Source, TaskQuery, find_tasks
-from docket.ledger.unknown_functions import fail_unknown
-from docket.ledger.window_pages import list_windows
+from docket.ledger.letters import Edited, Retried
+from docket.ledger.queries import Source, TaskQuery
+from docket.ledger.tasks import Cancelled, Rescheduled
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
 from docket.storage.records import TASK_HEADER
@@ -82,7 +74,7 @@ async def waiting_for_a_slot(ledger_client: LedgerClient, worker: str) -> tuple[
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
     for replace in (False, True):
-        (result,) = await ledger_client.ledger.enqueue([new_task("k", replace=replace)])
+        (result,) = await ledger_client.ledger.tasks.enqueue([new_task("k", replace=replace)])
         assert not result.scheduled
     return record
 
@@ -97,7 +89,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     listener.get_message(timeout=SECONDS)
     ledger_client.client.zadd(keys.offers, {text_bytes(worker): 9e15})
     ledger_client.client.hset(keys.key("offer-secrets"), text_bytes(worker), b"s" * 16)
-    await ledger_client.ledger.enqueue_new(new_call(made_up_key(1), -1.0, CALL))
+    await ledger_client.ledger.tasks.enqueue_new(new_call(made_up_key(1), -1.0, CALL))
     assert not [entry for entry in ledger_client.stored_state().entries if entry.key == "k"], "the script has met it"
     return record
 
@@ -108,7 +100,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     run = await ledger_client.start(worker, "k")
     await ledger_client.settle(unknown_function("k", run.epoch))
     record = move_away(ledger_client, "k")
-    assert await ledger_client.ledger.take(worker, '"w"', 10, functions=WaitingFunctions(["f"])) == []
+    assert await ledger_client.ledger.deliveries.take(worker, '"w"', 10, functions=WaitingFunctions(["f"])) == []
     return record
 
 
@@ -126,7 +118,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client, due_ms=ledger_client.later())
     ledger_client.fall_due("k")
-    staged = await ledger_client.ledger.stage()
+    staged = await ledger_client.ledger.tasks.stage()
     assert staged.next_ms is None, "a stager that comes again does not find it"
     return record
 
@@ -150,7 +142,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 @situation("set_limit", "set_limit")
 async def _(ledger_client: LedgerClient) -> bytes:
     record, _ = await waiting_for_a_slot(ledger_client, await ledger_client.hire())
-    await Limits(ledger_client.ledger).declare("L", 5)
+    await ledger_client.ledger.limits.declare("L", 5)
     return record
 
 
@@ -158,7 +150,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 async def _(ledger_client: LedgerClient) -> bytes:
     worker = await ledger_client.hire()
     record, holder = await waiting_for_a_slot(ledger_client, worker)
-    first, limits = await ledger_client.start(worker, "first"), Limits(ledger_client.ledger)
+    first, limits = await ledger_client.start(worker, "first"), ledger_client.ledger.limits
     await limits.rate("first", first.epoch, "R", 1, HOUR_MS, drop=False)
     decision = await limits.rate("holder", holder.epoch, "R", 1, HOUR_MS, drop=False)
     assert decision.wait_ms > 0
@@ -167,7 +159,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 
 @situation("debounce")
 async def _(ledger_client: LedgerClient) -> bytes:
-    worker, limits = await ledger_client.hire(), Limits(ledger_client.ledger)
+    worker, limits = await ledger_client.hire(), ledger_client.ledger.limits
     leader = await ledger_client.start(worker, "k")
     await limits.debounce("k", leader.epoch, "D", HOUR_MS, latest=True)
     record = move_away(ledger_client, "k")
@@ -178,7 +170,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 
 @situation("cooldown")
 async def _(ledger_client: LedgerClient) -> bytes:
-    worker, limits = await ledger_client.hire(), Limits(ledger_client.ledger)
+    worker, limits = await ledger_client.hire(), ledger_client.ledger.limits
     run = await ledger_client.start(worker, "k")
     record = move_away(ledger_client, "k")
     await limits.cool_down("k", run.epoch, "C", HOUR_MS)
@@ -192,7 +184,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     # The body of the run that is replaced may still
     # run: it keeps its slot until its worker is gone.
     await ledger_client.add("holder", replace=True)
-    await ledger_client.ledger.leave(worker)
+    await ledger_client.ledger.fleet.leave(worker)
     return record
 
 
@@ -212,7 +204,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     await ledger_client.add("k")
     ledger_client.read(worker)
     record = move_away(ledger_client, "k")
-    assert ledger_client.ledger.put_back_unclaimed(ledger_client.client, worker, 0, None) == 0
+    assert ledger_client.ledger.fleet.put_back_unclaimed(ledger_client.client, worker, 0, None) == 0
     return record
 
 
@@ -221,7 +213,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
     automatic, cancelled = ledger_client.ledger.keys.key("automatic"), ledger_client.ledger.keys.key("cancelled-chains")
     ledger_client.client.sadd(automatic, "k")
-    assert await ledger_client.ledger.cancel("k") == 0
+    assert await ledger_client.ledger.tasks.cancel("k") == 0
     assert not ledger_client.client.exists(cancelled)
     return record
 
@@ -229,14 +221,14 @@ async def _(ledger_client: LedgerClient) -> bytes:
 @situation("clear")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
-    assert await ledger_client.ledger.clear() == 0
+    assert await ledger_client.ledger.tasks.clear() == 0
     return record
 
 
 @situation("claim_by_key", "claim_by_key")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
-    assert (await ledger_client.ledger.claim_by_key("k", "somebody", "somebody~hand-1", 1000))[1] == 0
+    assert (await ledger_client.ledger.tasks.claim_by_key("k", "somebody", "somebody~hand-1", 1000))[1] == 0
     return record
 
 
@@ -250,7 +242,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 @situation("progress")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
-    assert await ledger_client.ledger.progress([ProgressChange("k", add=1)]) == [Unwritten.NOT_FOUND]
+    assert await ledger_client.ledger.tasks.progress([ProgressChange("k", add=1)]) == [Unwritten.NOT_FOUND]
     return record
 
 
@@ -262,10 +254,10 @@ async def _(ledger_client: LedgerClient) -> bytes:
     (id,) = ledger_client.checked_state().letters
     record = await add_and_move_away(ledger_client)
     ledger = ledger_client.ledger
-    assert await retry_letters(ledger, "batch", 1, [(id, 0)]) == [Retried.KEY_TAKEN]
-    assert await edit_letter(ledger, id, 0, CALL, None, b"") is Edited.DONE
-    trim_letters(ledger, ledger_client.client)
-    assert await discard_letters(ledger, "batch", 2, [id]) == 1
+    assert await ledger.letters.retry("batch", 1, [(id, 0)]) == [Retried.KEY_TAKEN]
+    assert await ledger.letters.edit(id, 0, CALL, None, b"") is Edited.DONE
+    ledger.letters.trim(ledger_client.client)
+    assert await ledger.letters.discard("batch", 2, [id]) == 1
     return record
 
 
@@ -275,14 +267,14 @@ async def _(ledger_client: LedgerClient) -> bytes:
     run = await ledger_client.start(worker, "k")
     assert await ledger_client.settle(unknown_function("k", run.epoch)) == [SettleResult.WAITS]
     record = move_away(ledger_client, "k")
-    assert await fail_unknown(ledger_client.ledger, "f", Ending(), CANCELLED_EVENT) == 0
+    assert await ledger_client.ledger.tasks.fail_unknown("f", Ending(), CANCELLED_EVENT) == 0
     return record
 
 
 async def held_and_moved_away(ledger_client: LedgerClient) -> bytes:
     worker = await ledger_client.hire()
     await ledger_client.add("k", "other")
-    await store_pause(ledger_client.ledger, "=f", b"rule")
+    await ledger_client.ledger.pauses.store("=f", b"rule")
     assert await ledger_client.take(worker) == []
     return move_away(ledger_client, "k")
 
@@ -290,15 +282,15 @@ async def held_and_moved_away(ledger_client: LedgerClient) -> bytes:
 @situation("resume")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await held_and_moved_away(ledger_client)
-    assert await begin_resume(ledger_client.ledger, "=f") == 2
+    assert await ledger_client.ledger.pauses.resume("=f") == 2
     return record
 
 
 @situation("release")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await held_and_moved_away(ledger_client)
-    assert await begin_resume(ledger_client.ledger, "=f", 0) == 2
-    assert (await release(ledger_client.ledger, "=f")).moved == 1
+    assert await ledger_client.ledger.pauses.resume("=f", 0) == 2
+    assert (await ledger_client.ledger.pauses.release("=f")).moved == 1
     return record
 
 
@@ -307,7 +299,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client, due_ms=ledger_client.later())
     # The other program's call of the same key, whose times are in seconds.
     ledger_client.client.zadd(ledger_client.ledger.keys.key("queue"), {"k": 1})
-    assert await ledger_client.ledger.ask("import_tasks", [("queue", "", b"k", 1000, b"f", CALL, 1, 0)]) == [2]
+    assert await ledger_client.ledger.run_script("import_tasks", [("queue", "", b"k", 1000, b"f", CALL, 1, 0)]) == [2]
     return record
 
 
@@ -315,9 +307,9 @@ async def _(ledger_client: LedgerClient) -> bytes:
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
     for source in (Source.EVERY, Source.QUEUED):
-        (row,) = (await find_tasks(ledger_client.ledger, source, TaskQuery("f"), None, 10, 10)).tasks
+        (row,) = (await ledger_client.ledger.queries.find(source, TaskQuery("f"), None, 10, 10)).tasks
         assert (row.key, row.state) == ("k", ExecutionState.QUEUED)
-    assert (await count_by_function(ledger_client.ledger))["f"].queued == 1
+    assert (await ledger_client.ledger.queries.count_by_function())["f"].queued == 1
     return record
 
 
@@ -328,24 +320,24 @@ async def _(ledger_client: LedgerClient) -> bytes:
     ledger = ledger_client.ledger
     record = await add_and_move_away(ledger_client)
     for source in set(Source) - {Source.EVERY, Source.QUEUED}:
-        assert (await find_tasks(ledger, source, TaskQuery(), None, 10, 10)).tasks == []
-    counts, read, total = await sample_by_function(ledger, 10)
+        assert (await ledger.queries.find(source, TaskQuery(), None, 10, 10)).tasks == []
+    counts, read, total = await ledger.queries.sample_by_function(10)
     assert (counts["f"].queued, read, total) == (1, 10, 1) or (counts["f"].queued, total) == (read, 1)
-    task = (await ledger.get("k")).task
+    task = (await ledger.tasks.get("k")).task
     assert task is not None
-    assert (await reschedule(ledger, "k", 0))[0] is Rescheduled.NOT_SCHEDULED
+    assert (await ledger.tasks.reschedule("k", 0))[0] is Rescheduled.NOT_SCHEDULED
     seen = [("k", task.generation, task.submission)]
-    assert await cancel_many(ledger, seen, with_running=True) == [Cancelled.SKIPPED]
+    assert await ledger.tasks.cancel_many(seen, with_running=True) == [Cancelled.SKIPPED]
     ledger_client.client.sadd(ledger.keys.key("automatic"), "k")
-    assert [row.name async for row in list_chains(ledger)] == ["k"]
+    assert [row.name async for row in ledger.queries.chains()] == ["k"]
     ledger_client.client.hset(ledger.keys.key("limits"), "L", 1)
     ledger_client.client.zadd(ledger.keys.key("waiters:=L"), {"k": 1})
-    [limit] = (await list_limits(ledger, None, 10, 10)).rows
+    [limit] = (await ledger.limits.in_use(None, 10, 10)).rows
     assert [waiter.key for waiter in limit.waiters] == ["k"]
     later = time.time() * 1000 + HOUR_MS
     ledger_client.client.zadd(ledger.keys.key("windows"), {"1 1000 rate:=L": later})
     ledger_client.client.zadd(ledger.keys.key("rate-waiters:=L"), {"k": later})
-    [window] = (await list_windows(ledger, 0, 10, 10)).rows
+    [window] = (await ledger.limits.windows(0, 10, 10)).rows
     assert [key for key, _, _ in window.waiters] == ["k"]
     return record
 
@@ -353,7 +345,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
 @situation("why")
 async def _(ledger_client: LedgerClient) -> bytes:
     record = await add_and_move_away(ledger_client)
-    facts = await read_facts(ledger_client.ledger, "k")
+    facts = await ledger_client.ledger.queries.facts("k")
     assert facts.task is not None
     assert facts.task.location == FOREIGN_PLACE
     return record

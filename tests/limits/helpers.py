@@ -51,7 +51,7 @@ async def parked(docket: Docket, count: int) -> None:
     """Waits until so many tasks wait in line."""
 
     async def are() -> bool:
-        return (await docket.ledger.census()).parked == count
+        return (await docket.ledger.queries.census()).parked == count
 
     await eventually(are, f"{count} tasks wait in line")
 

@@ -476,7 +476,7 @@ async def test_a_task_that_needs_two_busy_limits_gets_its_turn(run_log: RunLog) 
         async def keep_busy() -> None:
             n = 0
             while going_on:
-                if (await docket.ledger.census()).parked < 10:
+                if (await docket.ledger.queries.census()).parked < 10:
                     await add_all(docket, on_a, *((1, n + i) for i in range(5)))
                     await add_all(docket, on_b, *((1, n + i) for i in range(5)))
                     n += 5

@@ -65,4 +65,4 @@ async def test_a_thousand_tasks_behind_a_limit_of_one_wait_without_a_poll_and_st
 
 
 async def _nothing_is_left(docket: Docket) -> bool:
-    return (await docket.ledger.census()).unfinished == 0
+    return (await docket.ledger.queries.census()).unfinished == 0

@@ -301,7 +301,7 @@ async def test_perpetual_tasks_that_drop_each_other_live_and_all_get_their_turn(
         for who in "abc":
             await docket.add(tick, key=who)(who)
         await run_log.has("a", "b", "c")
-        assert (await docket.ledger.census()).unfinished == 3
+        assert (await docket.ledger.queries.census()).unfinished == 3
         for who in "abc":
             await docket.cancel(who)
 

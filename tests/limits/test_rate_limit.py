@@ -109,7 +109,7 @@ async def test_places_of_tasks_that_were_cleared_are_given_out_again(run_log: Ru
         await add_all(docket, call, 1200)
 
         async def are_delayed() -> bool:
-            return (await docket.ledger.census()).scheduled == 1199
+            return (await docket.ledger.queries.census()).scheduled == 1199
 
         await eventually(are_delayed, "all but one are delayed")
         assert await docket.clear() == 1199
@@ -139,7 +139,7 @@ async def test_the_limit_holds_also_when_all_come_back_late(run_log: RunLog) -> 
             await eventually(lambda: len(run_log.began) >= 2, "the first two have begun")
 
             async def are_delayed() -> bool:
-                return (await docket.ledger.census()).scheduled >= 6
+                return (await docket.ledger.queries.census()).scheduled >= 6
 
             await eventually(are_delayed, "the others are delayed")
         await asyncio.sleep(3.2)

@@ -185,7 +185,7 @@ async def test_a_worker_without_the_key_of_a_rule_leaves_its_tasks_to_others(nam
             await eventually(lambda: left.served == [("other", 3)], "a function without a pause runs")
 
             async def are_left() -> bool:
-                return (await behind.ledger.census()).scheduled == 2
+                return (await behind.ledger.queries.census()).scheduled == 2
 
             await eventually(are_left, "both tasks wait for another worker")
             async with working(docket, name="current"):
@@ -227,7 +227,7 @@ async def test_a_task_waits_while_the_rules_cannot_be_read(
         await held(docket, 1)
         monkeypatch.setattr(type(docket.pause_store), "read", unreliable)
         # Another version than the worker has.
-        await docket.ledger.ask("pause", (b"f" * 40, b"", 10, 10_000))
+        await docket.ledger.run_script("pause", (b"f" * 40, b"", 10, 10_000))
         await add_all(docket, recorder.serve, [2])
         await tried.wait()
         assert recorder.served == []

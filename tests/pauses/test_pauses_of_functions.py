@@ -8,7 +8,7 @@ import pytest
 
 from docket import ConcurrencyLimit, Disposition, Docket, ExecutionState, Perpetual, Worker
 from docket.errors import NotPaused, TooManyPauses
-from docket.ledger import pauses as stored_pauses
+from docket.ledger import rules as stored_rules
 from docket.worker.fleet import releaser
 from tests.running import run_everything
 from tests.times import later, now, soon
@@ -67,7 +67,7 @@ async def test_a_held_task_is_queued_and_says_that_it_is_held(docket: Docket, re
         assert (seen.key, seen.state, seen.is_held, seen.message_id) == ("k", ExecutionState.QUEUED, True, None)
     assert snapshot.total_tasks == 1
     assert (await docket.add(recorder.serve, key="k")(2)).disposition is Disposition.ALREADY_SCHEDULED
-    counts = await docket.ledger.census()
+    counts = await docket.ledger.queries.census()
     assert (counts.held, counts.queued, counts.ready) == (1, 1, 0)
 
 
@@ -125,7 +125,7 @@ async def test_a_chain_stays_alive_and_makes_up_for_one_run(docket: Docket) -> N
         await docket.pause(tick)
         await held(docket, 1)
         before = len(runs)
-        counts = await docket.ledger.census()
+        counts = await docket.ledger.queries.census()
         assert (counts.unfinished, len(runs)) == (1, before)
         assert await docket.resume(tick) == 1
         await eventually(lambda: len(runs) > before + 2, "the chain runs again")
@@ -150,7 +150,7 @@ async def test_more_tasks_than_one_batch_go_on_in_order_and_newcomers_wait_behin
     docket: Docket, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The caller moves the first batch, and a worker the others: both move seven tasks at a time.
-    monkeypatch.setattr(stored_pauses, "RELEASE_BATCH", 7)
+    monkeypatch.setattr(stored_rules, "RELEASE_BATCH", 7)
     for name in ("FIRST_BATCH", "LEAST_BATCH", "MOST_BATCH"):
         monkeypatch.setattr(releaser, name, 7)
     await docket.pause(recorder.serve)
@@ -249,7 +249,7 @@ async def test_resuming_what_is_not_paused_says_what_is(docket: Docket, recorder
 async def test_a_docket_has_a_thousand_pauses_at_most(
     docket: Docket, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_pauses, "MOST_PAUSES", 2)
+    monkeypatch.setattr(stored_rules, "MOST_PAUSES", 2)
     await docket.pause("a")
     await docket.pause("b", "x", "==", 1)
     with pytest.raises(TooManyPauses):
@@ -275,7 +275,7 @@ async def test_a_held_task_has_no_slot_of_its_limit(docket: Docket) -> None:
     async with working(docket):
         await add_all(docket, limited, range(5))
         await held(docket, 5)
-        counts = await docket.ledger.census(with_slots=True)
+        counts = await docket.ledger.queries.census(with_slots=True)
         assert counts.slots == 0
         await docket.resume(limited)
         await eventually(lambda: len(recorder.served) == 5, "all run")

@@ -166,8 +166,8 @@ async def test_a_damaged_run_record_of_a_dead_worker_is_recovered(
     GATE.open()
     execution = await docket.add(waits)(victims[0])
     ledger = docket.ledger
-    await ledger.register("dead~1", 1, [], {}, {})
-    taken = await ledger.take("dead~1", '"dead"', 1)
+    await ledger.fleet.register("dead~1", 1, [], {}, {})
+    taken = await ledger.deliveries.take("dead~1", '"dead"', 1)
     assert taken
     async with docket.redis() as redis:
         await damage_run(docket, redis, execution.key, damage)

@@ -173,7 +173,7 @@ async def test_a_forged_cancel_request_cancels_nothing(
     async with at_work(worker):
         execution = await docket.add(body.work, key="k")()
         await within(body.began.wait())
-        status = await docket.ledger.get("k")
+        status = await docket.ledger.tasks.get("k")
         assert status.run is not None
         request = f"{status.run.epoch} k".encode()
         guessed = proof(new_secret(), b"cancel", worker.id.encode(), request)

@@ -88,7 +88,7 @@ async def assert_buried(docket: Docket, execution: Execution[Any]) -> None:
     found = await docket.get_execution(execution.key)
     assert found is not None
     assert found.state is ExecutionState.FAILED
-    assert (await docket.ledger.census()).dead == 1
+    assert (await docket.ledger.queries.census()).dead == 1
 
 
 # Calls
@@ -316,4 +316,4 @@ async def test_a_task_that_an_attacker_adds_does_not_run(signed: Docket, trap: T
 
 
 async def dead_letters(docket: Docket) -> int:
-    return (await docket.ledger.census()).dead
+    return (await docket.ledger.queries.census()).dead

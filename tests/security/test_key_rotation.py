@@ -73,7 +73,7 @@ async def test_a_mixed_fleet_loses_nothing_at_any_step(name: str, url: str, step
             readers = [(after_docket := fleet[1]) and await after_docket.get_execution(e.key) for e in executions]
             results = await within(asyncio.gather(*(r.get_result(timeout=WAIT_LIMIT) for r in readers if r)))
             assert results == list(range(number, number + 40))
-            assert (await fleet[1].ledger.census()).dead == 0
+            assert (await fleet[1].ledger.queries.census()).dead == 0
             number += 40
     assert sorted(ran) == list(range(number))
 

@@ -29,7 +29,6 @@ from docket import (
 from docket.dependencies import Debounce
 from docket.errors import NotPermitted
 from docket.inspection.live import Observer
-from docket.ledger.task_pages import find_finished
 from docket.storage.acl import AclRole, channel_rules, commands, key_rule, rules
 from docket.storage.keys import Keys
 from docket.testing.servers import Cluster, ServerNotFound, ServerProcess
@@ -196,7 +195,7 @@ async def test_an_observer_with_the_rules_of_an_older_release_asks_why(server: S
         older = older.replace(f" +{command}", "")
     set_user(server, "older", older)
     async with open_docket(server, AclRole.WORKER) as docket, Docket(NAME, url(server, "older")) as observer:
-        await docket.ledger.register("w~1", 600_000, ["double"])
+        await docket.ledger.fleet.register("w~1", 600_000, ["double"])
         await docket.add(double, key="task")(1)
         assert (await observer.why("task")).code is ReasonCode.READY
         assert await docket.server.client.xreadgroup("docket-workers", "w~1", {docket.keys.stream: ">"})
@@ -236,7 +235,7 @@ async def test_an_observer_sees_everything_and_changes_nothing(server: ServerPro
             finished = await observer.get_execution(done.key)
             assert finished is not None
             assert await finished.get_result(timeout=WAIT_LIMIT) == LARGE
-            listed = await find_finished(observer.ledger)
+            listed = await observer.ledger.queries.finished()
             assert done.key in str(listed)
             await events.aclose()  # type: ignore[attr-defined]
             await docket.cancel(held.key)

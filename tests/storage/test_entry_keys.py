@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from docket.ledger.entries import entry_key
+from docket.ledger.deliveries import entry_key
 from docket.storage.scripts import assemble
 
 HEAD = "-- A test.\n-- uses: entries\n"

@@ -11,7 +11,7 @@ import pytest
 from docket.ledger import history, settlements, statistics
 from docket.ledger.deliveries import CLAIM_ROW
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
-from docket.ledger.letter_notes import DeathCause, LetterNote
+from docket.ledger.letters import DeathCause, LetterNote
 from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 from docket.model.states import STATE_NUMBERS
 from docket.storage import letters, records

@@ -26,7 +26,7 @@ from docket import (
 )
 from docket.codec.packing import pack
 from docket.errors import Unserializable
-from docket.ledger.strike_store import StrikeStore
+from docket.ledger.rules import StrikeStore
 from docket.strikelist import LiteralOperator, StrikeList
 from tests.nodes import on_every_node
 from tests.running import at_work

@@ -49,7 +49,7 @@ async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyP
             await docket.cancel(f"later{n + 4}")
 
         async def most_have_ended() -> bool:
-            return (await docket.ledger.census()).unfinished <= 4
+            return (await docket.ledger.queries.census()).unfinished <= 4
 
         async with Worker(docket, concurrency=5, name="a") as first, Worker(docket, concurrency=5, name="b") as second:
             first_working = asyncio.create_task(first.run_at_most({"chain": 5}))
@@ -64,7 +64,7 @@ async def test_the_books_balance_after_a_chaotic_run(monkeypatch: pytest.MonkeyP
             for working in (first_working, second_working):
                 working.cancel()
                 await working
-        waiting = (await docket.ledger.census()).unfinished
+        waiting = (await docket.ledger.queries.census()).unfinished
         ended = totals["succeeded"] + totals["failed"] - totals["retried"] - totals["perpetuated"]
         taken_out = 5  # four that waited, and "held"
         assert totals["scheduled"] == ended + totals["cancelled"] + waiting + taken_out

@@ -104,7 +104,7 @@ async def test_an_event_loop_that_was_blocked_does_not_change_the_clock(docket: 
         worker.staff.registration.renewer.renew_now()
         time.sleep(1.8)
         for _ in range(3):
-            await docket.ledger.unfinished()
+            await docket.ledger.queries.unfinished()
             errors.append(abs(worker.now_ms() - time.time() * 1000))
 
     docket.register(block)
@@ -118,7 +118,7 @@ async def test_a_run_starts_at_the_servers_time_of_its_claim(docket: Docket, wor
     seen: dict[str, tuple[Any, Any]] = {}
 
     async def look(execution: Execution = CurrentExecution()) -> None:
-        found = await docket.ledger.get(execution.key)
+        found = await docket.ledger.tasks.get(execution.key)
         assert found.run is not None
         seen[execution.key] = (execution.started_at, from_ms(found.run.started_ms))
 

@@ -83,7 +83,7 @@ async def test_a_worker_without_the_key_leaves_a_task_to_a_worker_that_has_it(
                     await within(asyncio.gather(*(e.get_result(timeout=WAIT_LIMIT) for e in executions)))
     assert sorted(ran) == list(range(20))
     assert caplog.text.count("left for other workers: the payload is sealed with key 'new'") == 1
-    assert (await docket.ledger.census()).dead == 0
+    assert (await docket.ledger.queries.census()).dead == 0
 
 
 @pytest.mark.parametrize("problem", ["an unknown key", "a newer release"])
@@ -108,7 +108,7 @@ async def test_a_worker_that_has_to_end_says_what_it_cannot_read_and_ends(
     (error,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert error.startswith("3 tasks are left that this worker cannot read")
     # They are not lost: a worker that can read them runs them.
-    assert (await docket.ledger.census()).unfinished == 3
+    assert (await docket.ledger.queries.census()).unfinished == 3
 
 
 async def test_a_worker_that_has_to_end_waits_for_tasks_that_it_can_read(docket: Docket) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from docket import Docket, Worker
-from docket.ledger import Ledger, Staged
+from docket.ledger import Staged
+from docket.ledger.tasks import Tasks
 from docket.worker.fleet import stager
 from tests.waiting import SECONDS, ends
 
@@ -20,7 +21,7 @@ async def test_a_task_that_is_added_while_the_server_is_asked_what_is_due_is_not
     """The news of it may be here before the answer, which does not know of it yet."""
     ran: list[str] = []
     heard = asyncio.Event()
-    stage = Ledger.stage
+    stage = Tasks.stage
 
     async def note(name: str) -> None:
         ran.append(name)
@@ -28,14 +29,14 @@ async def test_a_task_that_is_added_while_the_server_is_asked_what_is_due_is_not
     def soon() -> datetime:
         return docket.now() + timedelta(milliseconds=200)
 
-    async def slowly_answered(ledger: Ledger, *args: Any, **options: Any) -> Staged:
-        answer = await stage(ledger, *args, **options)
+    async def slowly_answered(tasks: Tasks, *args: Any, **options: Any) -> Staged:
+        answer = await stage(tasks, *args, **options)
         if answer[0] and not heard.is_set():
             await docket.add(note, when=soon())("second")
             await asyncio.wait_for(heard.wait(), SECONDS)
         return answer
 
-    monkeypatch.setattr(Ledger, "stage", slowly_answered)
+    monkeypatch.setattr(Tasks, "stage", slowly_answered)
     # Only a wake can help: the backstop would come too late for the test.
     monkeypatch.setattr(stager, "LONGEST_SLEEP", 3600.0)
     await docket.add(note, when=soon())("first")

@@ -134,7 +134,7 @@ async def test_a_deputy_looks_twice_a_second_at_most_while_its_leader_works_off_
 
     docket.register(note)
     # A leader that is somewhere else, and stages all the time.
-    await docket.ledger.register("elsewhere~1", 60_000, ["note"])
+    await docket.ledger.fleet.register("elsewhere~1", 60_000, ["note"])
     fleet, client = docket.keys.key("fleet"), docket.server.client
     async with at_work(worker):
         await eventually(lambda: worker.staff.duties.duty is Duty.DEPUTY, "the worker is the deputy")

@@ -86,7 +86,7 @@ class HeldTasks:
         await suspect(self.docket, key)
         async with self.docket.redis() as redis:
             await redis.zadd(self.docket.queue_key, {key: 1})
-        await self.docket.ledger.stage()
+        await self.docket.ledger.tasks.stage()
 
     async def ran_at(self, key: str) -> str:
         execution = await self.docket.get_execution(key)

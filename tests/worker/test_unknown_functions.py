@@ -15,8 +15,10 @@ import pytest
 
 from docket import CurrentExecution, CurrentWorker, Docket, Execution, ExecutionState, Worker
 from docket.errors import TaskNotRegistered
-from docket.ledger import Ledger, Settlement, unknown_function
+from docket.ledger import Settlement, unknown_function
+from docket.ledger.deliveries import Deliveries
 from docket.ledger.settlements import UnknownItem
+from docket.ledger.tasks import Tasks
 from docket.worker.claiming import fetcher
 from docket.worker.lease import sweeper
 from tests.running import worker_at_work
@@ -33,13 +35,13 @@ async def ignorant(docket: Docket) -> AsyncIterator[Docket]:
 @pytest.fixture
 def left_to_others(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each task was left to a worker that knows it."""
-    counts, settle = Counter[str](), Ledger.settle
+    counts, settle = Counter[str](), Tasks.settle
 
-    async def counted(ledger: Ledger, settlements: Sequence[Settlement], *args: Any, **options: Any) -> Any:
+    async def counted(tasks: Tasks, settlements: Sequence[Settlement], *args: Any, **options: Any) -> Any:
         counts.update(s.key for s in settlements if isinstance(s.row, UnknownItem))
-        return await settle(ledger, settlements, *args, **options)
+        return await settle(tasks, settlements, *args, **options)
 
-    monkeypatch.setattr(Ledger, "settle", counted)
+    monkeypatch.setattr(Tasks, "settle", counted)
     return counts
 
 
@@ -68,7 +70,7 @@ async def test_a_task_waits_for_a_worker_that_knows_it_and_runs_when_there_is_on
 
 
 async def has_waiting(docket: Docket, count: int) -> bool:
-    return (await docket.ledger.census()).unknown == count
+    return (await docket.ledger.queries.census()).unknown == count
 
 
 async def test_a_worker_whose_docket_gets_a_function_while_it_runs_brings_its_tasks_forward(docket: Docket) -> None:
@@ -144,7 +146,7 @@ async def test_while_workers_that_know_a_function_restart_its_tasks_wait_and_run
 
 
 async def has_waiting_or_done(docket: Docket) -> bool:
-    census = await docket.ledger.census()
+    census = await docket.ledger.queries.census()
     return census.unknown == census.unfinished
 
 
@@ -201,23 +203,23 @@ async def test_a_worker_that_is_told_of_a_function_while_it_asks_for_work_asks_a
     monkeypatch.setattr(fetcher, "BLOCK_SECONDS", 600.0)
     # Nor does the sweep tell it again.
     monkeypatch.setattr(sweeper, "EVERY_SECONDS", 600.0)
-    take, executions = Ledger.take, list[Execution]()
+    take, executions = Deliveries.take, list[Execution]()
 
     async def note() -> str:
         return "done"
 
-    async def told_meanwhile(ledger: Ledger, *args: Any, **options: Any) -> Any:
-        found = await take(ledger, *args, **options)
+    async def told_meanwhile(deliveries: Deliveries, *args: Any, **options: Any) -> Any:
+        found = await take(deliveries, *args, **options)
         if not executions:
             # After the answer was made, and before the worker has it.
-            await ledger.register("ignorant~1", 60_000, [])
+            await docket.ledger.fleet.register("ignorant~1", 60_000, [])
             executions.append(await docket.add(note)())
-            [run] = await take(ledger, "ignorant~1", '"ignorant"', 1) or []
-            await ledger.settle([unknown_function(run.key, run.epoch)])
+            [run] = await take(deliveries, "ignorant~1", '"ignorant"', 1) or []
+            await docket.ledger.tasks.settle([unknown_function(run.key, run.epoch)])
             await eventually(lambda: worker.staff.fetcher._functions, "the worker was told")  # pyright: ignore[reportPrivateUsage]
         return found
 
-    monkeypatch.setattr(Ledger, "take", told_meanwhile)
+    monkeypatch.setattr(Deliveries, "take", told_meanwhile)
     docket.register(note)
     async with Worker(docket, concurrency=1) as worker:
         working = asyncio.create_task(worker.run_forever())

@@ -10,14 +10,13 @@ import typer
 from docket.cli.output import printable, write_json
 from docket.docket import Docket
 from docket.execution import Disposition, Execution
-from docket.ledger.audit import audited
 
 
 async def add_task(
     docket: Docket, name: str, when: datetime | None, key: str | None, *args: Any, **kwargs: Any
 ) -> Execution:
     """Adds the task, and writes down in the audit who did. The docket is open."""
-    async with audited(docket.ledger, "add", name) as entry:
+    async with docket.ledger.audit.change("add", name) as entry:
         execution = await docket.add(name, when, key)(*args, **kwargs)
         is_new = execution.disposition is Disposition.SCHEDULED
         entry.about, entry.count = f"{name} {execution.key}", int(is_new)

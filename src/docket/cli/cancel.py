@@ -15,8 +15,6 @@ from docket.cli.failures import FAILED, WrongUsage
 from docket.cli.output import printable, write_json
 from docket.cli.support.flags import Json
 from docket.docket import Docket
-from docket.ledger.audit import audited
-from docket.ledger.census import count_by_function
 from docket.ledger.function_cancels import FunctionCancels, cancel_function
 from docket.storage.urls import hide_password
 
@@ -83,10 +81,10 @@ def _show_function(docket: Docket, function: str, cancels: FunctionCancels, *, a
 async def _cancel(docket: Docket, keys: Sequence[str]) -> dict[str, str]:
     answers: dict[str, str] = {}
     unique = list(dict.fromkeys(keys))
-    async with opened(docket), audited(docket.ledger, "cancel", ", ".join(unique)) as entry:
+    async with opened(docket), docket.ledger.audit.change("cancel", ", ".join(unique)) as entry:
         for first in range(0, len(unique), _AT_ONCE):
             some = unique[first : first + _AT_ONCE]
-            replies = await asyncio.gather(*(docket.ledger.cancel(key) for key in some))
+            replies = await asyncio.gather(*(docket.ledger.tasks.cancel(key) for key in some))
             answers.update((key, _ANSWERS[reply]) for key, reply in zip(some, replies, strict=True))
         entry.count = len(answers) - list(answers.values()).count(NOT_FOUND)
     return answers
@@ -95,13 +93,13 @@ async def _cancel(docket: Docket, keys: Sequence[str]) -> dict[str, str]:
 async def _cancel_function(docket: Docket, function: str, agreed: bool) -> FunctionCancels:
     async with opened(docket):
         if not agreed and is_at_terminal():
-            found = (await count_by_function(docket.ledger)).get(function)
+            found = (await docket.ledger.queries.count_by_function()).get(function)
             if found is None:
                 return FunctionCancels()
             waiting = found.scheduled + found.queued
             question = f"Cancel {waiting:,} waiting and {found.running:,} running tasks of {function}"
             ask(printable(f"{question} of docket {docket.name!r} on {hide_password(docket.url)}?"))
-        async with audited(docket.ledger, "cancel", f"function={function}") as entry:
+        async with docket.ledger.audit.change("cancel", f"function={function}") as entry:
             found = await cancel_function(docket.ledger, function)
             entry.count = found.cancelled + found.asked
         return found

@@ -12,8 +12,7 @@ from docket.cli.docket_options import on_docket
 from docket.cli.output import write_json
 from docket.cli.support.flags import Json
 from docket.docket import Docket
-from docket.ledger.audit import audited
-from docket.ledger.foreign import Imported, import_foreign
+from docket.ledger.foreign import Imported
 from docket.ledger.foreign import logger as warnings
 
 app: typer.Typer = typer.Typer(add_completion=False)
@@ -39,8 +38,8 @@ def import_tasks(docket: Docket, json: Json = False) -> None:
 
 
 async def _import(docket: Docket) -> Imported:
-    async with opened(docket), audited(docket.ledger, "import") as entry:
-        imported = await import_foreign(docket.ledger, docket.payloads)
+    async with opened(docket), docket.ledger.audit.change("import") as entry:
+        imported = await docket.ledger.foreign.take_over(docket.payloads)
         entry.count = imported.scheduled + imported.queued
         return imported
 

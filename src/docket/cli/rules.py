@@ -13,8 +13,7 @@ from docket.cli.output import printable, write_json
 from docket.docket import Docket
 from docket.execution.arguments import shown_value
 from docket.ledger import Ledger
-from docket.ledger.census import FunctionCount, count_by_function
-from docket.ledger.task_pages import Source, TaskQuery, find_all
+from docket.ledger.queries import FunctionCount, Source, TaskQuery
 from docket.model import typed_texts
 from docket.model.states import ExecutionState
 from docket.strikelist import Operator, StrikeInstruction
@@ -98,7 +97,7 @@ async def count_matches(docket: Docket, instruction: StrikeInstruction) -> Match
     async with opened(docket):
         if instruction.parameter is not None:
             return await _count_by_text(docket.ledger, instruction, instruction.parameter)
-        counts = await count_by_function(docket.ledger)
+        counts = await docket.ledger.queries.count_by_function()
     name = instruction.function
     return Matches(counts if name is None else {name: counts.get(name, FunctionCount())})
 
@@ -108,7 +107,7 @@ async def _count_by_text(ledger: Ledger, instruction: StrikeInstruction, paramet
     wanted = _texts_of(instruction.value) if instruction.operator is Operator.EQUAL else None
     functions: dict[str, FunctionCount] = {}
     unknown = 0
-    async for page in find_all(ledger, Source.EVERY, TaskQuery(function=instruction.function)):
+    async for page in ledger.queries.all(Source.EVERY, TaskQuery(function=instruction.function)):
         for row in page:
             text = (row.shown_arguments or {}).get(parameter)
             if wanted is None or text is None or text.endswith(_CUT):

@@ -26,10 +26,9 @@ from docket.inspection.snapshot import (
     read_cursor,
     read_overview,
 )
-from docket.ledger.census import FunctionCount
-from docket.ledger.task_pages import FoundTask
-from docket.ledger.unknown_functions import UnknownFunction
-from docket.ledger.workers import worker_name
+from docket.ledger.fleet import worker_name
+from docket.ledger.queries import FoundTask, FunctionCount
+from docket.ledger.tasks import UnknownFunction
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.strikelist.pauses import Pause

@@ -105,7 +105,7 @@ async def _watch(docket: Docket, key: str, timeout: timedelta | None, as_json: b
 
 
 async def _screen(docket: Docket, key: str, as_json: bool) -> Screen:
-    status = await docket.ledger.get(key)
+    status = await docket.ledger.tasks.get(key)
     record = status.task or (status.finished.task if status.finished else None)
     if record is None:
         raise CommandFailed(
@@ -124,7 +124,7 @@ async def _follow(docket: Docket, key: str, screen: Screen) -> StateEvent:
     try:
         while not following.done():
             await asyncio.wait([following], timeout=CHECK_SECONDS)
-            status = await docket.ledger.get(key) if not following.done() else None
+            status = await docket.ledger.tasks.get(key) if not following.done() else None
             if status is not None and status.task is None and status.finished is None:
                 raise CommandFailed(f"task {key!r} is gone: it ended without leaving a record")
         return following.result()

@@ -7,15 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from docket.errors import LetterNotFound
-from docket.ledger.audit import audited, in_words
+from docket.ledger.audit import in_words
 from docket.ledger.letters import (
     LetterCounts,
     LetterRow,
-    buried_chains,
-    count_letters,
-    get_letter,
-    letter_pages,
-    revive_chains,
 )
 from docket.model.times import check_durations
 from docket.spans import request_span
@@ -50,7 +45,7 @@ class DeadLetters:
     async def overview(self) -> Overview:
         """How many letters there are, of which kinds, and the buried automatic tasks."""
         ledger = self._docket.ledger
-        return as_overview(await count_letters(ledger), await buried_chains(ledger))
+        return as_overview(await ledger.letters.count(), await ledger.letters.buried_chains())
 
     async def kinds(self, *, function: Any = None, error: str | type[BaseException] | None = None) -> list[Kind]:
         """The kinds of letters, the most frequent first."""
@@ -104,7 +99,7 @@ class DeadLetters:
     async def get(self, which: str | int) -> Letter | None:
         """The letter of an id, or the newest letter of a key, or None. Its arguments are fetched,
         and decoded when they are first used."""
-        row = await get_letter(self._docket.ledger, which)
+        row = await self._docket.ledger.letters.get(which)
         if row is None:
             return None
         letter = read_letter_row(self._docket, row)
@@ -140,7 +135,7 @@ class DeadLetters:
         if over is not None:
             check_durations("retry", over=over)
         selection = self._for_batch("retry", filter, everything, most)
-        async with audited(self._docket.ledger, "dead.retry", in_words(filter)) as entry:
+        async with self._docket.ledger.audit.change("dead.retry", in_words(filter)) as entry:
             with request_span(self._docket, "dead.retry"):
                 batch, report = await self._batch(selection, most, mark, progress)
                 await batch.retry(report, over)
@@ -154,9 +149,9 @@ class DeadLetters:
         if selection.query.key is not None and is_empty:
             names = [selection.query.key]
         elif everything:
-            names = [chain.name for chain in await answered(lambda: buried_chains(ledger)) if chain.id is None]
+            names = [chain.name for chain in await answered(lambda: ledger.letters.buried_chains()) if chain.id is None]
         if names:
-            report.chains = await answered(lambda: revive_chains(ledger, names))
+            report.chains = await answered(lambda: ledger.letters.revive_chains(names))
 
     async def discard(
         self,
@@ -170,7 +165,7 @@ class DeadLetters:
         """Deletes the letters that match, the oldest first, at most `most`. Raises EmptyFilter
         without a filter and without `everything=True`."""
         selection = self._for_batch("discard", filter, everything, most)
-        async with audited(self._docket.ledger, "dead.discard", in_words(filter)) as entry:
+        async with self._docket.ledger.audit.change("dead.discard", in_words(filter)) as entry:
             with request_span(self._docket, "dead.discard"):
                 batch, report = await self._batch(selection, most, mark, progress)
                 await batch.discard(report)
@@ -185,12 +180,12 @@ class DeadLetters:
         have, LetterNotFound, LetterChanged if somebody else edits it at the same time, and
         Undecodable if its arguments cannot be read.
         """
-        row = await get_letter(self._docket.ledger, which)
+        row = await self._docket.ledger.letters.get(which)
         if row is None:
             raise LetterNotFound(f"there is no dead letter {which!r}")
         if not arguments:
             raise TypeError("edit() needs at least one argument to change")
-        async with audited(self._docket.ledger, "dead.edit", f"{which}: {', '.join(arguments)}"):
+        async with self._docket.ledger.audit.change("dead.edit", f"{which}: {', '.join(arguments)}"):
             await edit(self._docket, row, arguments)
         changed = await self.get(row.id)
         if changed is None:
@@ -210,7 +205,7 @@ class DeadLetters:
         return selection
 
     async def _counts(self) -> LetterCounts:
-        return await count_letters(self._docket.ledger)
+        return await self._docket.ledger.letters.count()
 
     async def _batch(
         self, selection: Selection, most: int | None, mark: int | None, progress: Progress | None
@@ -227,19 +222,19 @@ class DeadLetters:
         if selection.id is not None:
             return [row.id async for row in self._rows(selection)]
         query = selection.with_kinds(counts.kinds, mark)
-        pages = letter_pages(self._docket.ledger, query, newest_first=False, whole=False)
+        pages = self._docket.ledger.letters.pages(query, newest_first=False, whole=False)
         return [row.id async for page in pages for row in page]
 
     async def _rows(self, selection: Selection, size: int = _FIRST_PAGE) -> AsyncGenerator[LetterRow]:
         ledger = self._docket.ledger
         if selection.id is not None:
-            row = await get_letter(ledger, selection.id)
+            row = await ledger.letters.get(selection.id)
             if row is not None and _matches(row, selection):
                 yield row
             return
         kinds = (await self._counts()).kinds if selection.function or selection.error or selection.kind else []
         query = selection.with_kinds(kinds, None)
-        async for page in letter_pages(ledger, query, newest_first=True, whole=True, size=size):
+        async for page in ledger.letters.pages(query, newest_first=True, whole=True, size=size):
             for row in page:
                 yield row
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from docket.dependencies import argument_check, logged_fingerprints, plan_for
 from docket.errors import LetterChanged, LetterNotFound, PayloadTooLarge, TaskNotRegistered, Undecodable
-from docket.ledger.letter_notes import fingerprint_lines
-from docket.ledger.letters import Edited, LetterRow, edit_letter
+from docket.ledger.letters import Edited, LetterRow, fingerprint_lines
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.storage.letters import LetterRecord, read_letter
 
@@ -35,7 +34,7 @@ async def edit(docket: Docket, row: LetterRow, changes: dict[str, Any]) -> None:
     while True:
         if payload is not None:
             await docket.ledger.payloads.store(payload)
-        answer = await edit_letter(docket.ledger, row.id, record.edits, call, payload, fingerprint_lines(marks))
+        answer = await docket.ledger.letters.edit(row.id, record.edits, call, payload, fingerprint_lines(marks))
         if answer is not Edited.PAYLOAD_MISSING:
             break
     if answer is Edited.GONE:

@@ -11,8 +11,7 @@ from typing import Any, TypedDict, cast
 from docket.codec.error_texts import class_name_of
 from docket.dependencies.fingerprints import fingerprint
 from docket.errors import EmptyFilter
-from docket.ledger.letter_notes import fingerprint_line
-from docket.ledger.letters import KindRow, LetterQuery
+from docket.ledger.letters import KindRow, LetterQuery, fingerprint_line
 from docket.model.times import to_ms
 
 from .overview import Kind

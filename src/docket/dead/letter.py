@@ -11,8 +11,7 @@ from docket.errors import Undecodable
 from docket.inspection.executions import StoredExecution
 from docket.inspection.tracebacks import traceback_in_letter
 from docket.ledger.endings import cut
-from docket.ledger.letter_notes import DeathCause, RunNote, read_run_note
-from docket.ledger.letters import LetterRow
+from docket.ledger.letters import DeathCause, LetterRow, RunNote, read_run_note
 from docket.model.times import from_ms
 from docket.storage.letters import read_letter
 

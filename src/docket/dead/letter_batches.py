@@ -12,7 +12,7 @@ from typing import TypeVar
 from docket._aio import Backoff
 from docket.errors import ServerUnreachable
 from docket.ledger import Ledger
-from docket.ledger.letters import STEP, Retried, discard_letters, retry_letters
+from docket.ledger.letters import STEP, Retried
 from docket.model.times import duration_ms
 
 from .reports import Report
@@ -45,7 +45,7 @@ class LetterBatch:
             items = [(id, due(at + i)) for i, id in enumerate(self.ids[at : at + STEP])]
 
             def step(number: int = number, items: list[tuple[int, float]] = items) -> Awaitable[list[Retried]]:
-                return retry_letters(self.ledger, name, number, items)
+                return self.ledger.letters.retry(name, number, items)
 
             for (id, _), became in zip(items, await answered(step), strict=True):
                 if became is Retried.RETRIED:
@@ -60,7 +60,7 @@ class LetterBatch:
             ids = self.ids[at : at + STEP]
 
             def step(number: int = number, ids: Sequence[int] = ids) -> Awaitable[int]:
-                return discard_letters(self.ledger, name, number, ids)
+                return self.ledger.letters.discard(name, number, ids)
 
             discarded = await answered(step)
             report.discarded += discarded

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from docket.ledger import Ledger
-from docket.ledger.letters import LetterQuery, LetterRow, letter_page
+from docket.ledger.letters import LetterQuery, LetterRow
 
 from .letter import Letter
 
@@ -46,7 +46,7 @@ async def find_rows(
     found: list[LetterRow] = []
     deadline = time.monotonic() + patience.total_seconds()
     while True:
-        rows, following = await letter_page(ledger, query, after, size - len(found))
+        rows, following = await ledger.letters.page(query, after, size - len(found))
         left = size - len(found)
         found += rows[:left]
         if len(rows) > left or (len(found) == size and following is not None):

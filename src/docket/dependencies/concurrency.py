@@ -13,7 +13,7 @@ from uncalled_for import get_signature
 
 from docket.execution.arguments import display_name
 from docket.execution.context import current_docket, current_execution, current_worker
-from docket.ledger.limits import Limits, Verdict
+from docket.ledger.limits import Verdict
 
 from .admission import (
     Admission,
@@ -143,7 +143,7 @@ class ConcurrencyLimit(Admission):
     async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
         """Writes the declared limits to the server. If a new release raised a limit, its parked
         tasks start at once instead of waiting for the next free slot."""
-        limits = Limits(docket.ledger)
+        limits = docket.ledger.limits
         for function_name, function in list(docket.tasks.items()):
             for parameter, limit in _declared(function, ()):
                 group = limit.group_name(function_name, limit.argument_name or parameter)
@@ -174,7 +174,7 @@ def _needed_slots(execution: Execution) -> list[NeededSlot]:
 
 
 async def _acquire(execution: Execution, slots: list[NeededSlot]) -> None:
-    limits = Limits(current_docket.get().ledger)
+    limits = current_docket.get().ledger.limits
     verdict, full = await ask_until_answered(
         lambda: limits.acquire(execution.key, execution.epoch, slots, taken=execution.taken)
     )

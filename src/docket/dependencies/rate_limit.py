@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Self
 
 from docket.execution.context import current_docket, current_execution
-from docket.ledger.limits import Limits, Verdict
+from docket.ledger.limits import Verdict
 from docket.model.times import format_duration
 
 from .admission import Admission, SettledByLimit, ask_until_answered, keep, positive_count, positive_ms, superseded
@@ -34,7 +34,7 @@ class RateLimit(Admission):
         self.drop = drop
 
     async def __aenter__(self) -> Self:
-        execution, limits = current_execution.get(), Limits(current_docket.get().ledger)
+        execution, limits = current_execution.get(), current_docket.get().ledger.limits
         name = self.bound_name(execution)
         decision = await ask_until_answered(
             lambda: limits.rate(

@@ -23,8 +23,8 @@ from docket.ledger import (
     reschedule,
 )
 from docket.ledger.endings import ELSEWHERE
+from docket.ledger.fleet import worker_name
 from docket.ledger.payloads import Payload
-from docket.ledger.workers import worker_name
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import duration_ms, from_ms, to_ms
 from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, FinishedRecord, TaskRecord
@@ -309,11 +309,11 @@ class Execution(Generic[Result_co]):
 
     async def sync(self) -> None:
         """Reads state, times, error, failed attempts and progress from the server."""
-        self.apply(await self.docket.ledger.get(self.key))
+        self.apply(await self.docket.ledger.tasks.get(self.key))
 
     async def is_superseded(self) -> bool:
         """Whether this task has been replaced. Then this run no longer counts."""
-        status = await self.docket.ledger.get(self.key)
+        status = await self.docket.ledger.tasks.get(self.key)
         if self.epoch:
             return status.run is None or status.run.epoch != self.epoch
         return status.task is not None and status.task.generation > self.generation

@@ -12,10 +12,10 @@ from docket.codec.error_texts import class_name
 from docket.errors import TRANSIENT, LeaseLost, TaskFailed
 from docket.ledger import Ending, Ledger, Settlement, SettleResult, as_going_on, finish
 from docket.ledger.endings import ELSEWHERE, ERROR, VALUE, cut, ending_event
-from docket.ledger.letter_notes import DeathCause, LetterNote, RunNote
+from docket.ledger.fleet import as_json, manual_run_id
+from docket.ledger.letters import DeathCause, LetterNote, RunNote
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.statistics import cell_of
-from docket.ledger.workers import as_json, manual_run_id
 from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 from docket.model.keeping import Keep
 from docket.model.states import ExecutionState
@@ -44,7 +44,7 @@ class ManualRuns:
         # Each run has its own lease. If the answer to a
         # claim is lost, that lease is not renewed and ends.
         lease_id = manual_run_id(worker)
-        now_ms, epoch = await self._ledger.claim_by_key(key, worker, lease_id, self._lease_ms)
+        now_ms, epoch = await self._ledger.tasks.claim_by_key(key, worker, lease_id, self._lease_ms)
         if epoch:
             self._lease_ids[epoch] = lease_id
             if self._renewing is None:
@@ -76,7 +76,7 @@ class ManualRuns:
 
     async def _extend(self) -> None:
         try:
-            await self._ledger.renew_manual_leases(list(self._lease_ids.values()), self._lease_ms)
+            await self._ledger.tasks.renew_manual_leases(list(self._lease_ids.values()), self._lease_ms)
             self._ledger.server.outages.passed(self)
         except TRANSIENT as error:
             self._ledger.server.outages.failed(self, "renewing the leases of manual runs", error)
@@ -114,7 +114,7 @@ async def end_manual_run(
         )
     settlement.worker = docket.manual_runs.id_of(execution.epoch)
     _count(execution, state, now, settlement)
-    (answer,) = await docket.ledger.settle([settlement])
+    (answer,) = await docket.ledger.tasks.settle([settlement])
     epoch, execution.epoch, execution.next_run = execution.epoch, 0, None
     docket.manual_runs.release(epoch)
     if answer is SettleResult.LOST and not await _has_ended(execution, epoch):
@@ -174,5 +174,5 @@ async def _schedule_next(execution: Execution[Any], next_run: NextRun) -> Settle
 
 async def _has_ended(execution: Execution[Any], epoch: int) -> bool:
     """Whether the server wrote an earlier attempt to settle, and only its answer was lost."""
-    finished = (await execution.docket.ledger.get(execution.key)).finished
+    finished = (await execution.docket.ledger.tasks.get(execution.key)).finished
     return finished is not None and finished.epoch == epoch

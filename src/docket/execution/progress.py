@@ -121,7 +121,7 @@ class ExecutionProgress:
 
     async def sync(self) -> None:
         """Reads the stored progress, also after the task has ended."""
-        status = await self.docket.ledger.get(self.key)
+        status = await self.docket.ledger.tasks.get(self.key)
         stored = status.progress or (status.finished.progress if status.finished else None)
         self.apply(read_progress(stored) if stored else {})
 

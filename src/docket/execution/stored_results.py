@@ -22,7 +22,7 @@ from docket.errors import (
 from docket.instrumentation import PAYLOADS_REFUSED
 from docket.ledger import Ending, Ledger, read_ending
 from docket.ledger.endings import APART, ELSEWHERE, ERROR, OWN_ERROR, VALUE, own_error
-from docket.ledger.stored_values import StoredValues
+from docket.ledger.payloads import StoredValues
 from docket.model.states import ExecutionState
 from docket.storage.records import FinishedRecord, read_reference
 
@@ -106,7 +106,7 @@ async def _from_result_storage(docket: DocketContext, key: str, result_key: byte
 
 async def stored_ending(ledger: Ledger, payloads: Payloads, key: str) -> bytes | None:
     """The encoded value or exception in the finished record of a task, or None."""
-    record = (await ledger.get(key)).finished
+    record = (await ledger.tasks.get(key)).finished
     if record is None:
         return None
     ending = read_ending(record.tail)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from docket.errors import ResultExpired, ServerUnreachable, TaskNotFound
 from docket.ledger import TaskStatus, read_ending, read_failed_attempts
-from docket.ledger.workers import worker_name
+from docket.ledger.fleet import worker_name
 from docket.model.states import ExecutionState
 from docket.model.times import check_durations, from_ms
 from docket.storage.records import FinishedRecord, TaskRecord
@@ -89,7 +89,7 @@ async def wait_finished(
     """
     must_not_wait = timeout is not None and timeout <= 0
     if must_not_wait or not expect_to_wait:
-        status = await docket.ledger.get(key)
+        status = await docket.ledger.tasks.get(key)
         if status.finished is not None and status.finished.task.generation >= generation:
             return status.finished
         if must_not_wait:
@@ -98,7 +98,7 @@ async def wait_finished(
         async with asyncio.timeout(timeout), listening(docket, key) as inbox:
             while True:
                 try:
-                    status = await docket.ledger.get(key, to_wait=True)
+                    status = await docket.ledger.tasks.get(key, to_wait=True)
                 except ServerUnreachable:
                     # The server was reachable before, so wait until the outage is over.
                     await asyncio.sleep(OUTAGE_SECONDS)
@@ -243,7 +243,7 @@ class _Seen:
 
 
 async def _read(docket: DocketContext, key: str) -> _Seen:
-    status = await docket.ledger.get(key, to_wait=True)
+    status = await docket.ledger.tasks.get(key, to_wait=True)
     task = status.task or (status.finished.task if status.finished else None)
     if task is None:
         raise TaskNotFound(f"there is no task {key!r}: it was never scheduled, or it has ended and its record is gone")

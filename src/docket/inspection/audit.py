@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from docket.ledger.audit import AuditRow, list_audit
+from docket.ledger.audit import AuditRow
 from docket.model.times import from_ms
 
 from .cursor_texts import is_entry_id
@@ -62,7 +62,7 @@ async def read_audit(
     filters = who is not None or action is not None
     while len(entries) < size and read < _MOST_READ:
         count = _READ_AT_ONCE if filters else size - len(entries)
-        rows, total, following = await list_audit(docket.ledger, following, count)
+        rows, total, following = await docket.ledger.audit.entries(following, count)
         read += count
         for row in rows:
             if who in (None, row.note.who) and action in (None, row.note.action):

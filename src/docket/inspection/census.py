@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from docket.ledger.census import CensusRow
+from docket.ledger.queries import CensusRow
 from docket.ledger.statistics import Row
 from docket.model.times import from_ms
 
@@ -92,7 +92,7 @@ class CensusTaker:
     async def take(self) -> Census:
         """The present counts, and the rates since the last census."""
         before = self._before
-        row = await self._docket.ledger.census(max(before.minutes) if before else None)
+        row = await self._docket.ledger.queries.census(max(before.minutes) if before else None)
         census = _census(row, _rates(before, row) if before else None)
         self._before = row
         self.recent.append(census)
@@ -101,7 +101,7 @@ class CensusTaker:
 
 async def read_census(docket: Docket) -> Census:
     """The present counts, without rates."""
-    return _census(await docket.ledger.census(), None)
+    return _census(await docket.ledger.queries.census(), None)
 
 
 def _census(row: CensusRow, rates: Rates | None) -> Census:

@@ -93,7 +93,7 @@ async def read_details(docket: Docket, key: str) -> TaskDetails | None:
 async def details_of(docket: Docket, key: str) -> tuple[TaskDetails, TaskStatus] | None:
     """The same, and the records from which it follows."""
     reason, facts = await read_reason(docket, key)
-    status = await docket.ledger.get(key)
+    status = await docket.ledger.tasks.get(key)
     letter = None
     if status.task is None and status.finished is None and (letter := facts.read_letter()) is not None:
         # The finished record has expired. The dead letter is kept for longer.

@@ -10,7 +10,7 @@ from datetime import datetime
 from docket.codec.call_headers import shown_arguments
 from docket.errors import Undecodable
 from docket.ledger import Ending, Ledger, read_ending
-from docket.ledger.task_pages import MOST_CALLS, MOST_KEYS, FinishedRow, find_finished
+from docket.ledger.queries import MOST_CALLS, MOST_KEYS, FinishedRow
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
@@ -50,8 +50,8 @@ async def find_ended(
     wanted = [state for state in states if state.finished]
     only = wanted[0] if len(wanted) == 1 else None
     prefix = key_prefix or ""
-    page = await find_finished(
-        ledger, cursor, size, state=only, function=function, key_prefix=prefix, calls=calls, at_once=at_once
+    page = await ledger.queries.finished(
+        cursor, size, state=only, function=function, key_prefix=prefix, calls=calls, at_once=at_once
     )
     rows = [row for row in page.rows if row.head.state in wanted]
     rows.sort(key=lambda row: row.head.completed_ms, reverse=True)
@@ -65,7 +65,7 @@ async def _with_ending(ledger: Ledger, row: FinishedRow) -> EndedTask:
     """The page has only the heads of the records. The record may have expired since."""
     ending, size, shown = Ending(), 0, None
     try:
-        record = (await ledger.get(row.key)).finished
+        record = (await ledger.tasks.get(row.key)).finished
         if record is not None:
             ending, size = read_ending(record.tail), record.task.call_size
             shown = shown_arguments(record.task.call) if record.task.reference is None else None

@@ -10,7 +10,6 @@ from docket.errors import Undecodable
 from docket.execution import Execution
 from docket.execution.execution import from_record
 from docket.execution.functions import unregistered_function
-from docket.ledger.letters import buried_record
 from docket.model.times import from_ms
 from docket.storage.records import TaskRecord
 
@@ -93,10 +92,10 @@ def read_execution(docket: Docket, key: str, task: TaskRecord) -> Execution:
 
 async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
     """The task of that key, finished or not, or None."""
-    status = await docket.ledger.get(key)
+    status = await docket.ledger.tasks.get(key)
     if status.task is None and status.finished is None:
         # An automatic task that was buried stays visible until it is retried.
-        status.finished = await buried_record(docket.ledger, key)
+        status.finished = await docket.ledger.letters.buried_record(key)
     task = status.task or (status.finished.task if status.finished else None)
     if task is None:
         return None

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from docket.errors import Undecodable
-from docket.ledger.history import FinishedRun, newest_runs
-from docket.ledger.task_pages import TaskQuery
+from docket.ledger.history import FinishedRun
+from docket.ledger.queries import TaskQuery
 
 from .ended_tasks import EndedTask, find_ended
 from .server_time import server_now
@@ -62,7 +62,7 @@ async def _newest_keys(
     deadline = time.monotonic() + _PATIENCE.total_seconds()
     last_runs: dict[str, FinishedRun] = {}
     examined = 0
-    async with aclosing(newest_runs(docket.ledger, cursor, at_once=_AT_ONCE)) as runs:
+    async with aclosing(docket.ledger.history.newest(cursor, at_once=_AT_ONCE)) as runs:
         async for run in runs:
             # Older records have expired.
             if run.ended_at < begin:
@@ -80,7 +80,7 @@ async def _newest_keys(
 async def _finished(docket: Docket, run: FinishedRun) -> TaskSummary | None:
     """The task, if it ended with this run and its record is there."""
     try:
-        summary = status_summary(run.key, await docket.ledger.get(run.key))
+        summary = status_summary(run.key, await docket.ledger.tasks.get(run.key))
     except Undecodable:
         return None
     is_same = summary is not None and summary.place.is_finished and summary.since == run.ended_at
@@ -109,7 +109,7 @@ def _others(ended: Iterable[EndedTask], listed: set[tuple[str, datetime]]) -> li
 
 async def _newest(docket: Docket) -> set[tuple[str, datetime]]:
     found: set[tuple[str, datetime]] = set()
-    async with aclosing(newest_runs(docket.ledger)) as runs:
+    async with aclosing(docket.ledger.history.newest()) as runs:
         async for run in runs:
             found.add((run.key, run.ended_at))
             if len(found) >= _NEWEST:

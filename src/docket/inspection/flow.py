@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from docket.ledger.statistics import MINUTE_MS, Sample, read_samples
+from docket.ledger.statistics import MINUTE_MS, Sample
 from docket.model.times import from_ms, to_ms
 
 from .statistics import FunctionStats, Stats, read_statistics
@@ -52,7 +52,7 @@ async def read_flow(
         raise ValueError(f"length={length}: it must be from one minute to three hours")
     stats = await read_statistics(docket, function, length, None)
     first, end = (int(to_ms(at) // MINUTE_MS) for at in (stats.since, stats.until))
-    samples = await read_samples(docket.ledger, first, end - 1) if function is None else []
+    samples = await docket.ledger.statistics.samples(first, end - 1) if function is None else []
     counts = _by_minute(stats)
     added, by_minute = _added(samples, counts), {sample.minute: sample for sample in samples}
     return tuple(

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from docket.ledger.census import count_by_function, sample_by_function
-from docket.ledger.reports import list_fleet, read_declarations
-from docket.ledger.statistics import MINUTE_MS, OTHERS, Row, read_rows
+from docket.ledger.statistics import MINUTE_MS, OTHERS, Row
 from docket.model.times import duration_ms, to_ms
 
 from .census import read_census
@@ -107,17 +105,17 @@ async def _read(docket: Docket, length: timedelta, function: str | None) -> tupl
     last = int(to_ms(docket.now()) // MINUTE_MS)
     first = last - int(duration_ms(length) // MINUTE_MS) + 1
     rows: dict[str, dict[int, Row]] = {}
-    async for stored in read_rows(docket.ledger, first, last, function=function):
+    async for stored in docket.ledger.statistics.rows(first, last, function=function):
         if stored.function != OTHERS or function is None:
             rows.setdefault(stored.function, {}).setdefault(stored.number, Row()).add(stored.row)
     known: dict[str, int] = {}
-    for worker in await list_fleet(docket.ledger):
+    for worker in await docket.ledger.fleet.workers():
         for name in worker.functions:
             known[name] = known.get(name, 0) + 1
     shares = await _read_shares(docket)
     heard = {*rows, *known, *shares}
     names = sorted(heard if function is None else {function} & heard)
-    declared = await read_declarations(docket.ledger, names)
+    declared = await docket.ledger.fleet.declarations(names)
     return tuple(
         _view(
             name, known.get(name, 0), rows.get(name, {}), first, last, shares.get(name, _NO_TASKS), declared.get(name)
@@ -129,9 +127,9 @@ async def _read(docket: Docket, length: timedelta, function: str | None) -> tupl
 async def _read_shares(docket: Docket) -> dict[str, TaskShare]:
     """The unfinished tasks by function: all of them if they are few, else a random sample."""
     if (await read_census(docket)).unfinished <= _COUNTED:
-        counts, scale = await count_by_function(docket.ledger), None
+        counts, scale = await docket.ledger.queries.count_by_function(), None
     else:
-        counts, read, total = await sample_by_function(docket.ledger, _SAMPLE)
+        counts, read, total = await docket.ledger.queries.sample_by_function(_SAMPLE)
         scale = total / max(read, 1)
     return {
         name: TaskShare(

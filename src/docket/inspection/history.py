@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from docket.ledger.history import FAILURE_KINDS, FinishedRun, newest_runs
+from docket.ledger.history import FAILURE_KINDS, FinishedRun
 from docket.model.ending_kinds import EndingKind
 from docket.model.times import FIRST, LAST, check_type, from_ms, to_ms
 
@@ -92,7 +92,7 @@ async def read_history(
         raise ValueError(f"limit={limit}: it is 1 at least")
     wanted = await _filter(docket, function, key, endings, since, until)
     found: list[FinishedRun] = []
-    async with aclosing(newest_runs(docket.ledger, before, failures=wanted.only_failures)) as runs:
+    async with aclosing(docket.ledger.history.newest(before, failures=wanted.only_failures)) as runs:
         async for run in runs:
             if wanted.matches(run):
                 found.append(run)
@@ -121,7 +121,7 @@ async def read_history_page(
     deadline = time.monotonic() + patience.total_seconds()
     found: list[FinishedRun] = []
     examined, last = 0, cursor
-    source = newest_runs(docket.ledger, cursor, failures=wanted.only_failures, at_once=_READ_AT_ONCE)
+    source = docket.ledger.history.newest(cursor, failures=wanted.only_failures, at_once=_READ_AT_ONCE)
     async with aclosing(source) as runs:
         async for run in runs:
             is_late = examined > 0 and examined % _READ_AT_ONCE == 0 and time.monotonic() > deadline

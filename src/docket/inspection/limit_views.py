@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from docket.ledger.limit_pages import LimitRow, list_limits
+from docket.ledger.limits import LimitRow
 from docket.model.times import from_ms
 
 from .cursor_texts import is_scan_cursor
@@ -64,7 +64,7 @@ async def read_limits(docket: Docket, *, cursor: str | None = None, size: int = 
         raise ValueError(f"size={size}: it must be from 1 to 500")
     if cursor is not None and not is_scan_cursor(cursor):
         raise ValueError(f"{cursor!r} is not a cursor: use the one of the page before")
-    page = await list_limits(docket.ledger, cursor.encode() if cursor else None, size, NAMED)
+    page = await docket.ledger.limits.in_use(cursor.encode() if cursor else None, size, NAMED)
     runs: dict[int, RunningTask] = {}
     if any(row.epochs for row in page.rows):
         runs = {run.epoch: run for run in (await read_running(docket, most=_MOST_RUNS)).runs}

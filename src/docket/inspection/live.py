@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from docket.errors import DocketError
 from docket.execution.events import read_event
 from docket.execution.progress import read_progress
-from docket.ledger.census import CensusRow
-from docket.ledger.task_pages import FoundTask
-from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
-from docket.ledger.workers import worker_name
+from docket.ledger.fleet import worker_name
+from docket.ledger.queries import CensusRow, FoundTask
+from docket.ledger.tasks import UnknownFunction
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 
@@ -184,9 +183,11 @@ class Observer:
         docket, state = self._docket, self.state
         running = [ExecutionState.RUNNING]
         state.census, state.workers, listing = await asyncio.gather(
-            docket.ledger.census(), read_workers(docket.ledger), list_tasks(docket.ledger, running, SHOWN_RUNNING)
+            docket.ledger.queries.census(),
+            read_workers(docket.ledger),
+            list_tasks(docket.ledger, running, SHOWN_RUNNING),
         )
-        state.unknown = await unknown_functions(docket.ledger) if state.census.unknown else []
+        state.unknown = await docket.ledger.tasks.unknown_functions() if state.census.unknown else []
         state.recent = await read_statistics(docket, None, RECENT, None)
         await asyncio.gather(*(self._read_progress(row) for row in listing.tasks))
         state.running = sorted((self._running(row) for row in listing.tasks), key=lambda task: task.started)
@@ -208,13 +209,13 @@ class Observer:
         assert self.state.census is not None
         if row.key in self._progress or self.state.census.server_ms - row.run.started_ms < 1000:
             return
-        stored = (await self._docket.ledger.get(row.key)).progress
+        stored = (await self._docket.ledger.tasks.get(row.key)).progress
         self._progress[row.key] = _progress_of(read_progress(stored) if stored else {})
 
     async def _name_failures(self) -> None:
         """Adds the function names to the last failures, because events have only the key."""
         unnamed, self._unnamed = self._unnamed[-SHOWN_FAILURES:], []
-        statuses = await asyncio.gather(*(self._docket.ledger.get(failure.key) for failure in unnamed))
+        statuses = await asyncio.gather(*(self._docket.ledger.tasks.get(failure.key) for failure in unnamed))
         for failure, status in zip(unnamed, statuses, strict=True):
             record = status.task or (status.finished.task if status.finished else None)
             if record is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from docket.ledger.facts import TaskFacts
-from docket.ledger.workers import worker_name
+from docket.ledger.fleet import worker_name
 from docket.model.texts import escaped
 from docket.model.times import format_duration, from_ms
 

@@ -14,11 +14,16 @@ from weakref import WeakValueDictionary
 
 from docket.execution import Execution
 from docket.ledger import Ledger
-from docket.ledger.census import CensusRow, FunctionCount, count_by_function
-from docket.ledger.reports import FleetRow, list_fleet
-from docket.ledger.task_pages import MOST_CALLS, FoundTask, Source, TaskQuery, find_all, find_pages
-from docket.ledger.unknown_functions import UnknownFunction, unknown_functions
-from docket.ledger.workers import worker_name
+from docket.ledger.fleet import FleetRow, worker_name
+from docket.ledger.queries import (
+    MOST_CALLS,
+    CensusRow,
+    FoundTask,
+    FunctionCount,
+    Source,
+    TaskQuery,
+)
+from docket.ledger.tasks import UnknownFunction
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.strikelist.pauses import Pause
@@ -105,7 +110,7 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
     state in the meantime appears once, with its last state."""
     taken = docket.now()
     rows: dict[str, FoundTask] = {}
-    async for page in find_all(docket.ledger, with_calls=True):
+    async for page in docket.ledger.queries.all(with_calls=True):
         rows.update((row.key, row) for row in page)
     waiting = [row for row in rows.values() if row.run is None]
     waiting.sort(key=lambda row: row.due_ms)
@@ -118,7 +123,7 @@ async def take_snapshot(docket: Docket) -> DocketSnapshot:
     ]
     running.sort(key=lambda execution: execution.started)
     future = WaitingExecutions(docket, waiting)
-    workers, unknown = await read_workers(docket.ledger), await unknown_functions(docket.ledger)
+    workers, unknown = await read_workers(docket.ledger), await docket.ledger.tasks.unknown_functions()
     return DocketSnapshot(taken, len(rows), future, running, workers, unknown)
 
 
@@ -126,7 +131,7 @@ async def read_workers(ledger: Ledger, task: str | None = None) -> list[WorkerIn
     """The workers, or those that know a task, in the order in which their leases end. Workers of
     the same name are combined."""
     found: dict[str, WorkerInfo] = {}
-    for row in sorted(await list_fleet(ledger), key=_lease):
+    for row in sorted(await ledger.fleet.workers(), key=_lease):
         if not row.lease_ms or (task is not None and task not in row.functions):
             continue
         name, seen, tasks = worker_name(row.id), from_ms(int(row.last_seen_ms)), set(row.functions)
@@ -223,7 +228,7 @@ async def _list_stage(ledger: Ledger, at: Cursor, size: int, query: TaskQuery, l
     """Lists about as many tasks of one state, in the order of their due times, in so many script
     calls at most. Returns where to go on; None at the end."""
     source, found, calls, cursor = _SOURCES[at.stage], list[FoundTask](), 0, None
-    async for page in find_pages(ledger, source, query, at.within, size):
+    async for page in ledger.queries.pages(source, query, at.within, size):
         found += page.tasks
         cursor, calls = page.cursor, calls + 1
         if len(found) >= size or calls == MOST_CALLS:
@@ -265,12 +270,12 @@ async def read_overview(
     ledger = docket.ledger
     listing, census, workers, pauses = await asyncio.gather(
         list_tasks(ledger, states, limit, function=function, key_prefix=key_prefix, after=after),
-        ledger.census(),
+        ledger.queries.census(),
         read_workers(ledger),
         docket.pauses(),
     )
-    counts = await count_by_function(ledger) if stats else None
-    unknown = await unknown_functions(ledger) if census.unknown else []
+    counts = await ledger.queries.count_by_function() if stats else None
+    unknown = await ledger.tasks.unknown_functions() if census.unknown else []
     strikes = sorted(strike.call_repr() for strike in docket.strike_list.in_effect)
     return Overview(from_ms(census.server_ms), census, listing, workers, strikes, counts, unknown, pauses)
 
@@ -281,10 +286,10 @@ async def count_waiting(
     """How many waiting tasks match, and whether the number is exact: it stops at 100,000, which is
     exact enough for a question to a person."""
     if (function, key_prefix, state) == (None, None, None):
-        census = await ledger.census()
+        census = await ledger.queries.census()
         return census.unfinished - census.running, True
     count = 0
-    async for page in find_all(ledger, Source.EVERY, TaskQuery(function, key_prefix)):
+    async for page in ledger.queries.all(Source.EVERY, TaskQuery(function, key_prefix)):
         count += sum(task.run is None and state in (None, task.state) for task in page)
         if count >= _MOST_COUNTED:
             return count, False

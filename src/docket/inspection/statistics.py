@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from docket.ledger.statistics import HOUR_MINUTES, MINUTE_MS, OTHERS, Row, read_rows
+from docket.ledger.statistics import HOUR_MINUTES, MINUTE_MS, OTHERS, Row
 from docket.model.ending_kinds import EndingKind
 from docket.model.histograms import Histogram
 from docket.model.times import check_type, duration_ms, from_ms, to_ms
@@ -131,7 +131,7 @@ async def read_statistics(
     functions: dict[str, Row] = {}
     periods: dict[int, Row] = {}
     total, others = Row(), Row()
-    async for stored in read_rows(docket.ledger, first, last, by_hours=by_hours, function=function):
+    async for stored in docket.ledger.statistics.rows(first, last, by_hours=by_hours, function=function):
         if stored.function == OTHERS:
             others.add(stored.row)
             if function not in (None, OTHERS):

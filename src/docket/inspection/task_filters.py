@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 
-from docket.ledger.task_pages import Source
+from docket.ledger.queries import Source
 from docket.model.states import ExecutionState
 from docket.model.times import duration_ms
 

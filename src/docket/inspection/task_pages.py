@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from docket.ledger.census import CensusRow
-from docket.ledger.task_pages import Source, TaskQuery, find_tasks
+from docket.ledger.queries import CensusRow, Source, TaskQuery
 from docket.model.times import duration_ms
 
 from .cursor_texts import is_entry_id, is_scan_cursor
@@ -112,7 +111,7 @@ async def find_page(
         raise ValueError(f"size={size}: it must be from 1 to {MOST_TASKS}")
     chosen = filter or TaskFilter()
     at = _read_position(cursor)
-    counts = await docket.ledger.census()
+    counts = await docket.ledger.queries.census()
     total = _total(chosen, counts)
     if chosen.key is not None:
         one = await _find_one(docket, chosen, counts.server_ms)
@@ -154,7 +153,7 @@ class _Reader:
         if place not in self._filter.places or (self._filter.worker and place is not Place.RUNNING):
             return self._next(at)
         read = _READ_AT_ONCE if self._filter.compares else self._left
-        page = await find_tasks(self._docket.ledger, source, self._query, at.within, self._left, read)
+        page = await self._docket.ledger.queries.find(source, self._query, at.within, self._left, read)
         summaries = [found_summary(task, place) for task in page.tasks]
         found = [summary for summary in summaries if has_argument(self._filter, summary.arguments)]
         if source is Source.RUNNING:
@@ -218,7 +217,7 @@ def _total(filter: TaskFilter, counts: CensusRow) -> int | None:
 async def _find_one(docket: Docket, filter: TaskFilter, now_ms: float) -> TaskSummary | None:
     """The task of the key of the filter, if it matches."""
     assert filter.key is not None
-    summary = status_summary(filter.key, await docket.ledger.get(filter.key))
+    summary = status_summary(filter.key, await docket.ledger.tasks.get(filter.key))
     if summary is None or not matches(filter, summary, _query(filter, now_ms)):
         return None
     return summary
@@ -238,7 +237,7 @@ class TaskCount:
 async def count_tasks(docket: Docket, filter: TaskFilter | None = None, *, patience: timedelta = PATIENCE) -> TaskCount:
     """Counts the tasks that match, for about `patience` at most."""
     chosen = filter or TaskFilter()
-    counts = await docket.ledger.census()
+    counts = await docket.ledger.queries.census()
     total = _total(chosen, counts)
     if total is not None and not chosen.compares:
         return TaskCount(count=total, is_exact=True, examined=total, total=total)

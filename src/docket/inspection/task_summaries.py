@@ -8,8 +8,8 @@ from datetime import datetime
 
 from docket.codec.call_headers import shown_arguments
 from docket.ledger import TaskStatus, read_ending
-from docket.ledger.task_pages import FoundTask, TaskQuery
-from docket.ledger.workers import worker_name
+from docket.ledger.fleet import worker_name
+from docket.ledger.queries import FoundTask, TaskQuery
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms, to_ms
 from docket.storage.keys import bytes_text

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from docket.codec.call_headers import read_trace
 from docket.ledger import TaskStatus
-from docket.ledger.letters import get_letter
 from docket.model.times import from_ms
 from docket.storage.records import TaskRecord
 
@@ -81,7 +80,7 @@ async def read_task_view(docket: Docket, key: str) -> TaskView | None:
     assert task is not None
     place = Place(details.state.value) if status.finished else place_of(task, is_running=status.run is not None)
     trace = read_trace(_headers(task.call)) if task.reference is None else {}
-    letter = await get_letter(docket.ledger, key)
+    letter = await docket.ledger.letters.get(key)
     return TaskView(
         details=details,
         place=place,

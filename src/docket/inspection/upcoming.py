@@ -7,9 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from docket.ledger.reports import read_declarations
-from docket.ledger.schedules import BucketRow, ChainRow, count_upcoming, list_chains
-from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
+from docket.ledger.queries import (
+    BucketRow,
+    ChainRow,
+    FoundTask,
+    Source,
+    TaskQuery,
+)
 from docket.model.times import duration_ms, from_ms
 from docket.storage.records import TaskRecord
 
@@ -83,15 +87,15 @@ async def read_upcoming(
     bucket_ms, length_ms = duration_ms(bucket), duration_ms(length)
     if bucket_ms < 1000 or not bucket_ms <= length_ms <= bucket_ms * MOST_BUCKETS:
         raise ValueError(f"length={length}, bucket={bucket}: there must be from 1 to {MOST_BUCKETS} buckets")
-    counts = await docket.ledger.census()
+    counts = await docket.ledger.queries.census()
     # Buckets begin at whole hours and minutes, so that two reads have the same ones.
     begin_ms = counts.server_ms // bucket_ms * bucket_ms
-    rows = await count_upcoming(docket.ledger, begin_ms, bucket_ms, length_ms // bucket_ms)
-    overdue = await count_upcoming(docket.ledger, 0, begin_ms, 1)
-    found = [row async for row in list_chains(docket.ledger) if row.task or row.workers or row.buried]
+    rows = await docket.ledger.queries.upcoming(begin_ms, bucket_ms, length_ms // bucket_ms)
+    overdue = await docket.ledger.queries.upcoming(0, begin_ms, 1)
+    found = [row async for row in docket.ledger.queries.chains() if row.task or row.workers or row.buried]
     others, is_complete = await _find_others(docket, {row.name for row in found})
     names = dict.fromkeys([_function_of(row) for row in found] + [task.task.function_name for task in others])
-    declared = await read_declarations(docket.ledger, list(names))
+    declared = await docket.ledger.fleet.declarations(list(names))
     now = from_ms(counts.server_ms)
     chains = [_chain(row, declared.get(_function_of(row), {}), now) for row in found]
     chains += [
@@ -164,7 +168,7 @@ async def _find_others(docket: Docket, known: set[str]) -> tuple[list[FoundTask]
     found: list[FoundTask] = []
     is_complete = True
     for source in (Source.RUNNING, Source.SCHEDULED):
-        page = await find_tasks(docket.ledger, source, TaskQuery(), None, _MOST_READ, _MOST_READ)
+        page = await docket.ledger.queries.find(source, TaskQuery(), None, _MOST_READ, _MOST_READ)
         found += [task for task in page.tasks if task.key not in known]
         is_complete = is_complete and page.cursor is None
     return found, is_complete

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from docket.ledger.statistics import MINUTE_MS, Sample, read_samples
+from docket.ledger.statistics import MINUTE_MS, Sample
 from docket.model.times import to_ms
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ async def explain_wait(docket: Docket, due: datetime, started: datetime) -> str 
     if started - due < WORTH_A_WORD:
         return None
     first, last = (int(to_ms(at) // MINUTE_MS) for at in (due, started))
-    samples = await read_samples(docket.ledger, first, last)
+    samples = await docket.ledger.statistics.samples(first, last)
     if not samples:
         return None
     return _in_words(samples, last - first + 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from docket.codec.envelope import HEADER_SIZE, is_newer
-from docket.ledger.facts import TaskFacts, read_facts
+from docket.ledger.facts import TaskFacts
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import (
@@ -38,7 +38,7 @@ async def find_reason(docket: Docket, key: str) -> Reason:
 async def read_reason(docket: Docket, key: str) -> tuple[Reason, TaskFacts]:
     """The reason, and the facts from which it follows."""
     await docket.wait_for_strikes_loaded()
-    facts = await read_facts(docket.ledger, key)
+    facts = await docket.ledger.queries.facts(key)
     causes = list(_Causes(docket, key, facts).all())
     return replace(causes[0], also=tuple(causes[1:])), facts
 

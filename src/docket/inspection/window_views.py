@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from docket.ledger.window_pages import WindowRow, list_windows
+from docket.ledger.limits import WindowRow
 from docket.model.times import from_ms
 
 from .limit_reasons import limit_names
@@ -81,7 +81,7 @@ async def read_windows(docket: Docket, *, cursor: str | None = None, size: int =
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and int(cursor) <= _MOST):
         raise ValueError(f"{cursor!r} is not a cursor: use the one of the page before")
     before = int(cursor or 0)
-    page = await list_windows(docket.ledger, before, size, NAMED)
+    page = await docket.ledger.limits.windows(before, size, NAMED)
     windows = tuple(_window(row) for row in page.rows if row.kind in set(WindowKind))
     following = before + size
     return WindowPage(windows=windows, cursor=str(following) if following < page.total else None, total=page.total)

@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from docket.execution.progress import read_progress
-from docket.ledger.reports import WorkerReport, list_fleet
-from docket.ledger.task_pages import FoundTask, Source, TaskQuery, find_tasks
-from docket.ledger.workers import worker_name
+from docket.ledger.fleet import WorkerReport, worker_name
+from docket.ledger.queries import FoundTask, Source, TaskQuery
 from docket.model.times import from_ms
 
 from .details import TaskProgress, as_progress
@@ -79,7 +78,7 @@ async def read_worker_views(docket: Docket) -> tuple[WorkerView, ...]:
             functions=row.functions,
             report=row.report,
         )
-        for row in await list_fleet(docket.ledger)
+        for row in await docket.ledger.fleet.workers()
     ]
     return tuple(sorted(found, key=lambda worker: (worker.name, worker.id)))
 
@@ -90,7 +89,7 @@ async def read_running(docket: Docket, *, worker: str | None = None, most: int =
     cursor: bytes | None = None
     while True:
         query = TaskQuery(worker=worker)
-        page = await find_tasks(docket.ledger, Source.RUNNING, query, cursor, _READ_AT_ONCE, _READ_AT_ONCE)
+        page = await docket.ledger.queries.find(Source.RUNNING, query, cursor, _READ_AT_ONCE, _READ_AT_ONCE)
         found += page.tasks
         cursor = page.cursor
         if cursor is None or len(found) >= most:

@@ -2,7 +2,7 @@
 in the life of a task. Only this package calls scripts."""
 
 from .batcher import Batcher
-from .endings import Ending, as_going_on, read_ending
+from .endings import Ending, read_ending
 from .failed_attempts import FailedAttempt, as_retry, read_failed_attempts
 from .ledger import Ledger
 from .rows import EnqueueResult, TaskStatus
@@ -11,6 +11,7 @@ from .settlements import (
     SettleResult,
     as_blocked,
     as_chain_end,
+    as_going_on,
     complete,
     finish,
     hold,

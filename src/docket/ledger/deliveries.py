@@ -1,14 +1,16 @@
-"""The steps from a stream entry to a run: entries are
-delivered to a worker, and the worker claims them."""
+"""The steps from a stream entry to a run: entries are delivered to a worker, and the worker claims
+them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from docket.model.task_keys import END_SIZE, printed_end
 from docket.storage.keys import bytes_text, text_bytes
 
-from .script_calls import ScriptCalls
+from .calls import Area
 from .tasks import BATCH
 from .values import Delivery, Entry, ReservedSlot, SuspectNotes, UnknownEntry, WaitingFunctions
 
@@ -16,10 +18,13 @@ from .values import Delivery, Entry, ReservedSlot, SuspectNotes, UnknownEntry, W
 # (lua/parts/claims.lua).
 CLAIM_ROW = ("key", "record", "epoch")
 _FIRST_ROW, _ROW = 2, len(CLAIM_ROW)
+_KEY = b"k"
+# A letter, and the beginning of the key.
+_SHORT = re.compile(rb"u[0-9a-f]{8}-")
 
 
-class DeliveryVerbs(ScriptCalls):
-    """The part of the ledger that deals with deliveries."""
+class Deliveries(Area):
+    """The deliveries of one docket."""
 
     async def take(
         self,
@@ -42,11 +47,11 @@ class DeliveryVerbs(ScriptCalls):
         """
         terms = (0, 0, 0, 0)
         if kept is not None:
-            terms = (1, int(kept.offered), kept.last_epoch, self.offer_ms if kept.to_offer else 0)
+            terms = (1, int(kept.offered), kept.last_epoch, self._calls.offer_ms if kept.to_offer else 0)
         secret = kept.secret if kept is not None else b""
         names = [text_bytes(name) for name in functions.names] if functions is not None else False
         mode = 1 if notes is None else notes.mode
-        reply = await self.ask(
+        reply = await self._calls.run_script(
             "take", (worker.encode(), worker_json, min(count, BATCH), *terms, int(reads_front), names, mode, secret)
         )
         if kept is not None and reply[0] != -1:
@@ -69,14 +74,14 @@ class DeliveryVerbs(ScriptCalls):
         With `gives_up` the worker requeues the suspect that it has reserved."""
         rows = [(int(e.from_front), e.id, e.key) for e in entries]
         suspects = 2 if gives_up else notes.mode if notes is not None else int(runs_suspects)
-        reply = await self.ask("claim", (worker.encode(), worker_json, rows, suspects))
+        reply = await self._calls.run_script("claim", (worker.encode(), worker_json, rows, suspects))
         return self._read_claimed(reply, notes)
 
     async def unknown_deliveries(self, worker: str, epochs: Sequence[int], seen: Sequence[Entry]) -> list[UnknownEntry]:
         """Deliveries of this worker that belong to none of these runs. `seen` has the deliveries
         that the previous call found."""
         rows = [(int(e.from_front), e.id) for e in seen]
-        reply = await self.ask("unknown_deliveries", (worker.encode(), list(epochs), rows))
+        reply = await self._calls.run_script("unknown_deliveries", (worker.encode(), list(epochs), rows))
         return [
             UnknownEntry(bool(front), id.decode(), key, epoch, bool(before)) for front, id, key, epoch, before in reply
         ]
@@ -84,8 +89,8 @@ class DeliveryVerbs(ScriptCalls):
     async def withdraw_offer(self, worker: str) -> bool:
         """Withdraws the offer of a slot, which ends direct delivery
         to this worker. Returns whether there was an offer."""
-        offers = text_bytes(self.keys.offers)
-        return bool(await self.server.ask(offers, "ZREM", offers, worker.encode()))
+        offers = text_bytes(self._calls.keys.offers)
+        return bool(await self._calls.server.ask(offers, "ZREM", offers, worker.encode()))
 
     def _read_claimed(self, reply: list[Any], notes: SuspectNotes | None) -> list[Delivery] | None:
         if reply[0] == -1:
@@ -94,7 +99,7 @@ class DeliveryVerbs(ScriptCalls):
             note = reply.pop()
             if isinstance(note, bytes):
                 # The version of the pauses that compare arguments.
-                for listener in tuple(self.pause_listeners):
+                for listener in tuple(self._calls.pause_listeners):
                     listener(note)
             elif notes is not None:
                 # The script met suspects and added a row about them.
@@ -105,3 +110,13 @@ class DeliveryVerbs(ScriptCalls):
         return [
             Delivery(bytes_text(reply[i]), reply[i + 1], reply[i + 2], now) for i in range(_FIRST_ROW, len(reply), _ROW)
         ]
+
+
+def entry_key(fields: Sequence[bytes]) -> bytes | None:
+    """The key in the fields and values of an entry; None if docket has not written them."""
+    name, value = fields[0], fields[1]
+    if name == _KEY:
+        return value
+    if len(value) == END_SIZE and _SHORT.fullmatch(name):
+        return name[1:] + printed_end(value).encode()
+    return None

@@ -10,7 +10,7 @@ from docket.storage.blocking_connection import BlockingConnection
 from docket.storage.faults import SERVER_ERRORS
 from docket.storage.keys import GROUP, text_bytes
 
-from .entries import entry_key
+from .deliveries import entry_key
 from .ledger import Ledger
 from .values import Entry
 

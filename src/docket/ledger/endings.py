@@ -11,8 +11,6 @@ from docket.model.losses import MOST_LOSSES
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 
-from .settlements import Settlement, with_ending
-
 # The content of an ending: nothing, a value, the name of a value in another store, an exception,
 # the reference to a payload that is stored apart, or the name of one of docket's own errors. The
 # state says whether a payload that is stored apart is a value or an exception.
@@ -75,14 +73,6 @@ def ending_event(state: ExecutionState, worker_json: str, completed_ms: float, e
     return (
         '{"type":"state","state":"' + state + f'","worker":{worker_json},"completed_at":{round(completed_ms)}{tail}}}'
     )
-
-
-def as_going_on(
-    settlement: Settlement, ending: Ending, state: ExecutionState, worker_json: str, completed_ms: float
-) -> Settlement:
-    """Adds the ending of a run after which the task runs again."""
-    event = ending_event(state, worker_json, completed_ms, ending.error)
-    return with_ending(settlement, state, ending.pack(), event[:-1] + ',"goes_on":true}')
 
 
 # The scripts write the same values (lua/parts/endings.lua).

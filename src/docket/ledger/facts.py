@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from docket.model.histograms import Histogram
-from docket.storage.keys import bytes_text, text_bytes
+from docket.storage.keys import bytes_text
 from docket.storage.letters import LetterRecord, read_letter
-from docket.storage.records import FinishedRecord, RunRecord, TaskRecord, read_finished, read_run, read_task
+from docket.storage.records import FinishedRecord, RunRecord, TaskRecord, read_finished
 
 from .failed_attempts import read_failed_attempts
-from .ledger import Ledger
 from .letters import BuriedChain, read_buried_chain
-from .pauses import StoredPause, stored_pause
+from .rules import StoredPause, stored_pause
 from .statistics import Row, read_row
 
 
@@ -224,12 +223,3 @@ def _execution_ttl(declaration: bytes) -> float | None:
 
 def _number(data: bytes) -> int:
     return int(data) if data.isdigit() else 0
-
-
-async def read_facts(ledger: Ledger, key: str) -> TaskFacts:
-    """Reads all facts about a task in one request."""
-    now_ms, task, run, finished, *pairs = await ledger.ask("why", (text_bytes(key),))
-    facts = {bytes_text(pairs[i]): pairs[i + 1] for i in range(0, len(pairs), 2)}
-    return TaskFacts(
-        now_ms, read_task(task) if task is not None else None, read_run(run) if run else None, finished, facts
-    )

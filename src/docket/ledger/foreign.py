@@ -13,16 +13,16 @@ from docket.errors import TRANSIENT
 from docket.model.times import to_ms
 from docket.storage.keys import bytes_text, text_bytes
 
-from .entries import entry_key
-from .ledger import Ledger
-from .payloads import LARGEST_CALL, Payload, call_payload
+from .calls import Area, ScriptCalls
+from .deliveries import entry_key
+from .payloads import LARGEST_CALL, Payload, PayloadStore, call_payload
 
 logger: logging.Logger = logging.getLogger("docket.foreign")
-
 _PAGE = 200
 _FIELDS = (b"key", b"when", b"function", b"args", b"kwargs", b"attempt", b"generation")
 _TRIES = 3
 _TAKEN, _ALREADY_THERE, _PAYLOAD_MISSING = 1, 2, 3
+_Row = tuple[str, bytes, bytes | None, dict[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,73 +70,109 @@ class _Task:
         return (self.source, self.id, self.key, self.due_ms, self.function_name, call, self.attempt, stored)
 
 
-async def count_foreign(ledger: Ledger) -> ForeignCount:
-    return ForeignCount(*await ledger.ask("count_foreign", ()))
+class ForeignTasks(Area):
+    """The tasks that pydocket has stored under the name of this docket."""
 
+    def __init__(self, calls: ScriptCalls, payloads: PayloadStore) -> None:
+        super().__init__(calls)
+        self._payloads = payloads
 
-async def warn_of_foreign(ledger: Ledger, name: str) -> None:
-    """Logs a warning about tasks that another program left under this name. Does nothing if the
-    server cannot be reached."""
-    if not ledger.server.is_reached:
-        return
-    try:
-        found = await count_foreign(ledger)
-    except TRANSIENT:
-        return
-    if found.total:
-        logger.warning(
-            "docket %r: pydocket has stored %d tasks under this name (%d scheduled, %d queued or running, "
-            "%d set aside); workers do not run them. `docket import --docket %s` imports them",
-            name, found.total, found.scheduled, found.entries, found.set_aside, name,
-        )  # fmt: skip
+    async def warn(self, name: str) -> None:
+        """Logs a warning about tasks that another program left under this name. Does nothing if the
+        server cannot be reached."""
+        if not self._calls.server.is_reached:
+            return
+        try:
+            found = await self.count()
+        except TRANSIENT:
+            return
+        if found.total:
+            logger.warning(
+                "docket %r: pydocket has stored %d tasks under this name (%d scheduled, %d queued or running, "
+                "%d set aside); workers do not run them. `docket import --docket %s` imports them",
+                name, found.total, found.scheduled, found.entries, found.set_aside, name,
+            )  # fmt: skip
 
+    async def count(self) -> ForeignCount:
+        return ForeignCount(*await self._calls.run_script("count_foreign", ()))
 
-async def import_foreign(ledger: Ledger, payloads: Payloads) -> Imported:
-    """Moves every readable task into this docket, each in one step. If the import is interrupted,
-    the next import continues with the remaining tasks."""
-    imported = Imported()
-    # A task that is set aside during the import is found a second time, so count each key once.
-    already_there: dict[str, None] = {}
-    async for page in _pages(ledger, payloads, imported):
-        if not page:
-            continue
-        for task in page:
-            if task.payload is not None:
-                await ledger.payloads.store(task.payload)
-        answers: list[int] = await ledger.ask("import_tasks", [task.item() for task in page])
-        for task, answer in zip(page, answers, strict=True):
-            if answer == _PAYLOAD_MISSING:
-                answer = await _adopt_again(ledger, task)
-            if answer == _ALREADY_THERE:
-                already_there[bytes_text(task.key)] = None
-            elif answer == _TAKEN and task.source == "queue":
-                imported.scheduled += 1
-            elif answer == _TAKEN:
-                imported.queued += 1
-    imported.already_there = list(already_there)
-    imported.strikes = await _count_strikes(ledger)
-    return imported
+    async def take_over(self, payloads: Payloads) -> Imported:
+        """Moves every readable task into this docket, each in one step. If the import is
+        interrupted, the next import continues with the remaining tasks."""
+        imported = Imported()
+        # A task that is set aside during the import is found a second time, so count each key once.
+        already_there: dict[str, None] = {}
+        async for page in self._pages(payloads, imported):
+            if not page:
+                continue
+            for task in page:
+                if task.payload is not None:
+                    await self._payloads.store(task.payload)
+            answers: list[int] = await self._calls.run_script("import_tasks", [task.item() for task in page])
+            for task, answer in zip(page, answers, strict=True):
+                if answer == _PAYLOAD_MISSING:
+                    answer = await self._adopt_again(task)
+                if answer == _ALREADY_THERE:
+                    already_there[bytes_text(task.key)] = None
+                elif answer == _TAKEN and task.source == "queue":
+                    imported.scheduled += 1
+                elif answer == _TAKEN:
+                    imported.queued += 1
+        imported.already_there = list(already_there)
+        imported.strikes = await self._count_strikes()
+        return imported
 
+    async def _adopt_again(self, task: _Task) -> int:
+        answer = _PAYLOAD_MISSING
+        for _ in range(_TRIES):
+            if answer == _PAYLOAD_MISSING and task.payload is not None:
+                await self._payloads.store(task.payload)
+                (answer,) = await self._calls.run_script("import_tasks", [task.item()])
+        return answer
 
-async def _adopt_again(ledger: Ledger, task: _Task) -> int:
-    answer = _PAYLOAD_MISSING
-    for _ in range(_TRIES):
-        if answer == _PAYLOAD_MISSING and task.payload is not None:
-            await ledger.payloads.store(task.payload)
-            (answer,) = await ledger.ask("import_tasks", [task.item()])
-    return answer
-
-
-async def _pages(ledger: Ledger, payloads: Payloads, imported: Imported) -> AsyncIterator[list[_Task]]:
-    """All foreign tasks, page by page. The caller imports a page before the next page is read."""
-    async for rows in _scheduled(ledger):
-        yield _read(rows, payloads, imported)
-    for source in ("stream", "foreign"):
-        async for rows in _entries(ledger, source):
+    async def _pages(self, payloads: Payloads, imported: Imported) -> AsyncIterator[list[_Task]]:
+        """All foreign tasks, page by page. The caller
+        imports a page before the next page is read."""
+        async for rows in self._scheduled():
             yield _read(rows, payloads, imported)
+        for source in ("stream", "foreign"):
+            async for rows in self._entries(source):
+                yield _read(rows, payloads, imported)
 
+    async def _scheduled(self) -> AsyncIterator[list[_Row]]:
+        """The scheduled tasks. A scan may return a key twice;
+        the script ignores a task that it has already moved."""
+        queue = text_bytes(self._calls.keys.key("queue"))
+        if await self._calls.server.ask(queue, "TYPE", queue) not in (b"zset", "zset"):
+            return
+        cursor = b"0"
+        while True:
+            cursor, flat = await self._calls.server.ask(queue, "ZSCAN", queue, cursor, "COUNT", _PAGE)
+            yield [("queue", b"", key, await self._hash(key)) for key in flat[::2]]
+            if cursor == b"0":
+                return
 
-_Row = tuple[str, bytes, bytes | None, dict[bytes, bytes]]
+    async def _hash(self, key: bytes) -> dict[bytes, bytes]:
+        name = self._calls.keys.root + key
+        if await self._calls.server.ask(name, "TYPE", name) not in (b"hash", "hash"):
+            return {}
+        return _pairs(await self._calls.server.ask(name, "HGETALL", name))
+
+    async def _entries(self, source: str) -> AsyncIterator[list[_Row]]:
+        name = text_bytes(self._calls.keys.key(source))
+        start = b"-"
+        while True:
+            rows = await self._calls.server.ask(name, "XRANGE", name, start, "+", "COUNT", _PAGE)
+            if not rows:
+                return
+            start = b"(" + rows[-1][0]
+            yield [(source, id, None, _pairs(fields)) for id, fields in rows if entry_key(fields) is None]
+
+    async def _count_strikes(self) -> int:
+        name = text_bytes(self._calls.keys.key("strikes"))
+        if await self._calls.server.ask(name, "TYPE", name) not in (b"stream", "stream"):
+            return 0
+        return int(await self._calls.server.ask(name, "XLEN", name))
 
 
 def _read(rows: Iterable[_Row], payloads: Payloads, imported: Imported) -> list[_Task]:
@@ -167,44 +203,5 @@ def _task(source: str, id: bytes, fields: dict[bytes, bytes], payloads: Payloads
     )
 
 
-async def _scheduled(ledger: Ledger) -> AsyncIterator[list[_Row]]:
-    """The scheduled tasks. A scan may return a key twice;
-    the script ignores a task that it has already moved."""
-    queue = text_bytes(ledger.keys.key("queue"))
-    if await ledger.server.ask(queue, "TYPE", queue) not in (b"zset", "zset"):
-        return
-    cursor = b"0"
-    while True:
-        cursor, flat = await ledger.server.ask(queue, "ZSCAN", queue, cursor, "COUNT", _PAGE)
-        yield [("queue", b"", key, await _hash(ledger, key)) for key in flat[::2]]
-        if cursor == b"0":
-            return
-
-
-async def _hash(ledger: Ledger, key: bytes) -> dict[bytes, bytes]:
-    name = ledger.keys.root + key
-    if await ledger.server.ask(name, "TYPE", name) not in (b"hash", "hash"):
-        return {}
-    return _pairs(await ledger.server.ask(name, "HGETALL", name))
-
-
-async def _entries(ledger: Ledger, source: str) -> AsyncIterator[list[_Row]]:
-    name = text_bytes(ledger.keys.key(source))
-    start = b"-"
-    while True:
-        rows = await ledger.server.ask(name, "XRANGE", name, start, "+", "COUNT", _PAGE)
-        if not rows:
-            return
-        start = b"(" + rows[-1][0]
-        yield [(source, id, None, _pairs(fields)) for id, fields in rows if entry_key(fields) is None]
-
-
 def _pairs(flat: Sequence[bytes] | dict[bytes, bytes]) -> dict[bytes, bytes]:
     return flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
-
-
-async def _count_strikes(ledger: Ledger) -> int:
-    name = text_bytes(ledger.keys.key("strikes"))
-    if await ledger.server.ask(name, "TYPE", name) not in (b"stream", "stream"):
-        return 0
-    return int(await ledger.server.ask(name, "XLEN", name))

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from .ledger import Ledger
-from .task_pages import Source, TaskQuery, find_all
+from .queries import Source, TaskQuery
 
 # Tasks move while they are cancelled: one that was running is retried, one that waited is claimed.
 # The flag of a run that was asked to cancel also ends its retries, so few rounds are enough.
@@ -27,10 +27,10 @@ async def cancel_function(ledger: Ledger, function: str) -> FunctionCancels:
     answer, asked = FunctionCancels(), set[str]()
     for _ in range(_ROUNDS):
         before = answer.cancelled, len(asked)
-        answer.cancelled += await ledger.clear(function, ends_chains=True)
-        async for page in find_all(ledger, Source.RUNNING, TaskQuery(function=function)):
+        answer.cancelled += await ledger.tasks.clear(function, ends_chains=True)
+        async for page in ledger.queries.all(Source.RUNNING, TaskQuery(function=function)):
             found = [row.key for row in page if row.key not in asked]
-            replies = await asyncio.gather(*(ledger.cancel(key, function) for key in found))
+            replies = await asyncio.gather(*(ledger.tasks.cancel(key, function) for key in found))
             answer.cancelled += replies.count(1)
             asked.update(key for key, reply in zip(found, replies, strict=True) if reply == 2)
         if before == (answer.cancelled, len(asked)):

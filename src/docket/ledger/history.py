@@ -14,8 +14,8 @@ from docket.model.ending_kinds import KINDS_BY_NUMBER, EndingKind
 from docket.model.times import from_ms
 from docket.storage.keys import bytes_text, text_bytes
 
-from .ledger import Ledger
-from .workers import worker_name
+from .calls import Area, ScriptCalls
+from .fleet import worker_name
 
 # lua/parts/history.lua has the same values. A test compares them.
 ENTRY_VERSION, ENTRY_FIELD = 1, b"r"
@@ -27,7 +27,6 @@ FAILURE_KINDS = frozenset(
 )
 # Entries that one command reads.
 PAGE = 500
-
 # The last letter of an id names the stream: entries of both may have the same number.
 _FAILURES, _SAMPLES = "f", "s"
 
@@ -68,37 +67,13 @@ class FinishedRun:
         return None if self.started_at is None else max(self.started_at - self.due_at, timedelta(0))
 
 
-async def newest_runs(
-    ledger: Ledger, before: str | None = None, *, failures: bool = False, at_once: int = PAGE
-) -> AsyncGenerator[FinishedRun]:
-    """The finished runs, newest first, page by page: those before an id, or all. With `failures`
-    only these. `at_once` is the number of entries that one command reads of each stream. Raises
-    ValueError if the id is not one of the history."""
-    cursor = None if before is None else _read_id(before)
-    streams = [_Stream(ledger, letter, cursor, at_once) for letter in (_FAILURES, _SAMPLES)[: 1 if failures else 2]]
-    for stream in streams:
-        await stream.fill()
-    while any(stream.page for stream in streams):
-        newest = max((stream for stream in streams if stream.page), key=lambda stream: stream.place)
-        run = newest.page.pop()[1]
-        if not newest.page:
-            await newest.fill()
-        if run is not None:
-            yield run
-
-
-async def trim_history(ledger: Ledger) -> int:
-    """Deletes the entries that are too old. Returns how many."""
-    return await ledger.ask("trim_history", (ledger.keep_ms,))
-
-
 class _Stream:
     """One of the two streams, read from its end."""
 
-    def __init__(self, ledger: Ledger, letter: str, cursor: tuple[int, int, str] | None, at_once: int) -> None:
-        self._server = ledger.server
+    def __init__(self, calls: ScriptCalls, letter: str, cursor: tuple[int, int, str] | None, at_once: int) -> None:
+        self._server = calls.server
         self._at_once = at_once
-        self._key = text_bytes(ledger.keys.key("history-failures" if letter == _FAILURES else "history-samples"))
+        self._key = text_bytes(calls.keys.key("history-failures" if letter == _FAILURES else "history-samples"))
         self._letter = letter
         # At the same number, samples come after failures in this order.
         self._end = "+" if cursor is None else _end(cursor, letter)
@@ -117,6 +92,34 @@ class _Stream:
             self.page.append(((int(ms), int(number)), _read_entry(f"{id.decode()}{self._letter}", fields)))
         if found:
             self._end = f"({found[-1][0].decode()}"
+
+
+class History(Area):
+    """The finished runs of one docket."""
+
+    async def newest(
+        self, before: str | None = None, *, failures: bool = False, at_once: int = PAGE
+    ) -> AsyncGenerator[FinishedRun]:
+        """The finished runs, newest first, page by page: those before an id, or all. With
+        `failures` only these. `at_once` is the number of entries that one command reads of each
+        stream. Raises ValueError if the id is not one of the history."""
+        cursor = None if before is None else _read_id(before)
+        streams = [
+            _Stream(self._calls, letter, cursor, at_once) for letter in (_FAILURES, _SAMPLES)[: 1 if failures else 2]
+        ]
+        for stream in streams:
+            await stream.fill()
+        while any(stream.page for stream in streams):
+            newest = max((stream for stream in streams if stream.page), key=lambda stream: stream.place)
+            run = newest.page.pop()[1]
+            if not newest.page:
+                await newest.fill()
+            if run is not None:
+                yield run
+
+    async def trim(self) -> int:
+        """Deletes the entries that are too old. Returns how many."""
+        return await self._calls.run_script("trim_history", (self._calls.keep_ms,))
 
 
 def _end(cursor: tuple[int, int, str], letter: str) -> str:

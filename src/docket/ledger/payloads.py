@@ -1,4 +1,5 @@
-"""Large values, which are stored apart from their records (docs/design/payloads.md)."""
+"""Values that are stored apart from records: large calls and results (docs/design/payloads.md), and
+those that clients store under their own names."""
 
 from __future__ import annotations
 
@@ -41,22 +42,6 @@ class Payload:
     @property
     def reference(self) -> bytes:
         return Reference(len(self.data), self.id).pack()
-
-
-def call_payload(data: bytes, *, ends_a_run: bool = False) -> Payload:
-    return Payload(secrets.token_hex(16), data, ends_a_run=ends_a_run)
-
-
-def result_payload(epoch: int, data: bytes, ttl_ms: int) -> Payload:
-    """Named after the run, as the scripts name it, and not after the key: a run that no longer
-    counts cannot overwrite its successor's result."""
-    return Payload(f"r{epoch}", data, ttl_ms + UNADOPTED_MS, ends_a_run=True)
-
-
-def published_payload(epoch: int, data: bytes) -> Payload:
-    """The result of a run after which the task runs again.
-    Only the published event refers to it; no record does."""
-    return Payload(f"r{epoch}", data, PUBLISHED_MS, ends_a_run=True)
 
 
 class PayloadStore:
@@ -115,3 +100,54 @@ class PayloadStore:
         if call is None:
             raise Undecodable(f"the arguments, {reference.size:,} bytes that were stored apart, are gone")
         task.call, task.flags = call, task.flags & ~STORED_APART
+
+
+class StoredValues:
+    """Bytes by collection and key, with a time to live."""
+
+    def __init__(self, server: Server, keys: Keys) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def get(self, collection: str, key: str) -> bytes | None:
+        name = self._name(collection, key)
+        return await self._server.ask(name, "GET", name)
+
+    async def put(self, collection: str, key: str, data: bytes, ttl_ms: int | None) -> None:
+        name = self._name(collection, key)
+        await self._server.ask(name, "SET", name, data, *(("PX", ttl_ms) if ttl_ms is not None else ()))
+
+    async def delete(self, collection: str, key: str) -> bool:
+        name = self._name(collection, key)
+        return bool(await self._server.ask(name, "DEL", name))
+
+    async def ttl_ms(self, collection: str, key: str) -> int | None:
+        """The remaining time to live. None if the value does not expire or does not exist."""
+        return await self._left_ms(self._name(collection, key))
+
+    async def record_ttl_ms(self, key: str) -> int | None:
+        """The remaining time to live of the finished record of a task."""
+        return await self._left_ms(text_bytes(self._keys.run(key)))
+
+    async def _left_ms(self, name: bytes) -> int | None:
+        left: int = await self._server.ask(name, "PTTL", name)
+        return left if left >= 0 else None
+
+    def _name(self, collection: str, key: str) -> bytes:
+        return text_bytes(self._keys.kept(collection, key))
+
+
+def call_payload(data: bytes, *, ends_a_run: bool = False) -> Payload:
+    return Payload(secrets.token_hex(16), data, ends_a_run=ends_a_run)
+
+
+def result_payload(epoch: int, data: bytes, ttl_ms: int) -> Payload:
+    """Named after the run, as the scripts name it, and not after the key: a run that no longer
+    counts cannot overwrite its successor's result."""
+    return Payload(f"r{epoch}", data, ttl_ms + UNADOPTED_MS, ends_a_run=True)
+
+
+def published_payload(epoch: int, data: bytes) -> Payload:
+    """The result of a run after which the task runs again.
+    Only the published event refers to it; no record does."""
+    return Payload(f"r{epoch}", data, PUBLISHED_MS, ends_a_run=True)

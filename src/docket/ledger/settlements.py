@@ -11,7 +11,8 @@ from docket.model.ending_kinds import NO_MEASURES
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 
-from .letter_notes import LetterNote
+from .endings import Ending, ending_event
+from .letters import LetterNote
 from .payloads import Payload
 from .values import Taken
 
@@ -266,6 +267,14 @@ def with_ending(settlement: Settlement, state: ExecutionState, tail: bytes, even
     settlement.row = settlement.row._replace(state=STATE_NUMBERS[state], tail=tail, event=event)
     settlement.weight += len(tail) + len(event)
     return settlement
+
+
+def as_going_on(
+    settlement: Settlement, ending: Ending, state: ExecutionState, worker_json: str, completed_ms: float
+) -> Settlement:
+    """Adds the ending of a run after which the task runs again."""
+    event = ending_event(state, worker_json, completed_ms, ending.error)
+    return with_ending(settlement, state, ending.pack(), event[:-1] + ',"goes_on":true}')
 
 
 def with_failure(settlement: Settlement, failed_attempt: bytes, error_json: str) -> Settlement:

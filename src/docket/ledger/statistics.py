@@ -14,7 +14,7 @@ from docket.model.ending_kinds import KINDS_BY_NUMBER, EndingKind
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
 from docket.storage.keys import bytes_text, text_bytes
 
-from .script_calls import ScriptCalls
+from .calls import Area
 
 # lua/parts/statistics.lua has the same numbers. A test compares the two.
 KIND_CELL, RUN_CELL, NO_TIME = 4096, 64, 63
@@ -23,28 +23,11 @@ RUN_SECONDS, KINDS, WAITING_TIMES, SUCCEEDED_RUNS, OTHER_RUNS = 2, 16, 64, 128, 
 MINUTE_MS, HOUR_MINUTES = 60_000, 60
 MOST_COUNTED, MOST_UNKNOWN_COUNTED, LONGEST_NAME = 256, 64, 256
 MARK, OTHERS_FIELD, FUNCTION_FIELD = b"m", b"o", b"f"
-
 # The name of all functions that have no row of their own.
 OTHERS = "(others)"
 # One script call stops after this many rows.
 _MOST_ROWS = 2_000
-
 _BOUNDS_MS = tuple(bound * 1000 for bound in BOUNDS)
-
-
-def cell_of(kind: int, seconds: float, waited_ms: float) -> int:
-    """The cell of a run: how it ended, how long it ran, how long its task had waited."""
-    return kind << 12 | bisect_right(BOUNDS, seconds) << 6 | bisect_right(_BOUNDS_MS, waited_ms)
-
-
-def cell_without_times(kind: int) -> int:
-    """The cell of a task that ended without a run."""
-    return kind << 12 | NO_TIMES
-
-
-def with_kind(cell: int, kind: int) -> int:
-    """The same times with another kind."""
-    return kind << 12 | cell % KIND_CELL
 
 
 @dataclass(slots=True)
@@ -101,27 +84,6 @@ class StoredRow:
     row: Mapping[int, float]
 
 
-async def read_rows(
-    ledger: ScriptCalls, first: int, last: int, *, by_hours: bool = False, function: str | None = None
-) -> AsyncIterator[StoredRow]:
-    """The rows of these minutes or hours, page by page. An hour may have several rows of one
-    function."""
-    name = text_bytes(function) if function is not None else False
-    while first >= 0:
-        terms = (b"h" if by_hours else b"m", first, last, name, _MOST_ROWS)
-        _, first, *found = await ledger.ask("read_statistics", terms)
-        for number, fields in zip(found[::2], found[1::2], strict=True):
-            for function, row in read_fields(fields):
-                yield StoredRow(number, function, row)
-
-
-def read_fields(fields: Sequence[bytes]) -> Iterator[tuple[str, Mapping[int, float]]]:
-    """The functions and rows of one hash: its fields and values, one after the other."""
-    for stored, data in zip(fields[::2], fields[1::2], strict=True):
-        if stored != MARK and (row := read_row(data)):
-            yield _function(stored), row
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
     """How many tasks there were at one moment, and how many endings its minute had so far."""
@@ -145,11 +107,53 @@ class Sample:
         return max(self.unfinished - others, 0)
 
 
-async def read_samples(ledger: ScriptCalls, first: int, last: int) -> list[Sample]:
-    """The samples of these minutes, the earliest first. There is at most one for each."""
-    key = text_bytes(ledger.keys.stats_samples)
-    found: list[bytes] = await ledger.server.ask(key, "ZRANGE", key, first, last, "BYSCORE")
-    return [sample for data in found if (sample := _read_sample(data)) is not None]
+class Statistics(Area):
+    """The statistics of one docket."""
+
+    async def rows(
+        self, first: int, last: int, *, by_hours: bool = False, function: str | None = None
+    ) -> AsyncIterator[StoredRow]:
+        """The rows of these minutes or hours, page by page. An hour may have several rows of one
+        function."""
+        name = text_bytes(function) if function is not None else False
+        while first >= 0:
+            terms = (b"h" if by_hours else b"m", first, last, name, _MOST_ROWS)
+            _, first, *found = await self._calls.run_script("read_statistics", terms)
+            for number, fields in zip(found[::2], found[1::2], strict=True):
+                for function, row in read_fields(fields):
+                    yield StoredRow(number, function, row)
+
+    async def samples(self, first: int, last: int) -> list[Sample]:
+        """The samples of these minutes, the earliest first. There is at most one for each."""
+        key = text_bytes(self._calls.keys.stats_samples)
+        found: list[bytes] = await self._calls.server.ask(key, "ZRANGE", key, first, last, "BYSCORE")
+        return [sample for data in found if (sample := _read_sample(data)) is not None]
+
+    async def fold_minute(self) -> int:
+        """Adds one minute that is over to its hour. Returns how many such minutes are left."""
+        return await self._calls.run_script("fold_statistics", ())
+
+
+def cell_of(kind: int, seconds: float, waited_ms: float) -> int:
+    """The cell of a run: how it ended, how long it ran, how long its task had waited."""
+    return kind << 12 | bisect_right(BOUNDS, seconds) << 6 | bisect_right(_BOUNDS_MS, waited_ms)
+
+
+def cell_without_times(kind: int) -> int:
+    """The cell of a task that ended without a run."""
+    return kind << 12 | NO_TIMES
+
+
+def with_kind(cell: int, kind: int) -> int:
+    """The same times with another kind."""
+    return kind << 12 | cell % KIND_CELL
+
+
+def read_fields(fields: Sequence[bytes]) -> Iterator[tuple[str, Mapping[int, float]]]:
+    """The functions and rows of one hash: its fields and values, one after the other."""
+    for stored, data in zip(fields[::2], fields[1::2], strict=True):
+        if stored != MARK and (row := read_row(data)):
+            yield _function(stored), row
 
 
 def _read_sample(data: bytes) -> Sample | None:
@@ -158,11 +162,6 @@ def _read_sample(data: bytes) -> Sample | None:
         return None
     at, unfinished, running, scheduled, parked, unknown, held, ended = (int(value) for value in values[:8])
     return Sample(at, unfinished, running, scheduled, parked, unknown, held, ended)
-
-
-async def fold_minute(ledger: ScriptCalls) -> int:
-    """Adds one minute that is over to its hour. Returns how many such minutes are left."""
-    return await ledger.ask("fold_statistics", ())
 
 
 def _function(stored: bytes) -> str:

@@ -7,7 +7,7 @@ import contextlib
 
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT
-from docket.ledger.strike_store import StrikeStore
+from docket.ledger.rules import StrikeStore
 from docket.storage.ignored_messages import Inquiry
 from docket.storage.keys import Keys
 from docket.storage.outages import Outages

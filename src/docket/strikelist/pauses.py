@@ -11,16 +11,13 @@ from docket.codec import Payloads
 from docket.codec.packing import pack, unpack
 from docket.errors import NotPaused, TooManyPauses, Undecodable, UnknownKey, UnknownVersion
 from docket.ledger import Ledger
-from docket.ledger.pauses import (
+from docket.ledger.rules import (
     MOST_PAUSES,
     WHOLE_DOCKET,
     StoredPause,
     StoredPauses,
-    begin_resume,
     function_rule,
     paused_function,
-    read_pauses,
-    store_pause,
 )
 from docket.model.texts import escaped
 from docket.model.times import from_ms
@@ -80,7 +77,7 @@ class Pauses:
         id, encoded = self._encode(rule)
         # Equal values may have different bytes (1 and 1.0, or a set in another order).
         same = await self._same(id, rule)
-        stored = await store_pause(self._ledger, same[0] if same else id, encoded)
+        stored = await self._ledger.pauses.store(same[0] if same else id, encoded)
         if stored is None:
             raise TooManyPauses(f"the docket has {MOST_PAUSES:,} pauses already; resume some, or pause whole functions")
         return self.open(stored)
@@ -89,21 +86,21 @@ class Pauses:
         """Returns how many tasks the pause held. Raises NotPaused if there is none."""
         id, _ = self._encode(rule)
         same = await self._same(id, rule)
-        held = [found for found in [await begin_resume(self._ledger, id) for id in same or [id]] if found is not None]
+        held = [found for found in [await self._ledger.pauses.resume(id) for id in same or [id]] if found is not None]
         if not held:
             raise not_paused(rule.call_repr(), (await self.read())[1])
         return sum(held)
 
     async def resume_id(self, id: str) -> int:
         """The same for a pause by its id, also for one that cannot be read."""
-        held = await begin_resume(self._ledger, id)
+        held = await self._ledger.pauses.resume(id)
         if held is None:
             raise not_paused(f"pause {escaped(id)}", (await self.read())[1])
         return held
 
     async def read(self) -> tuple[bytes, list[Pause]]:
         """The version of the rules that compare arguments, and all pauses, oldest first."""
-        rules: StoredPauses = await read_pauses(self._ledger)
+        rules: StoredPauses = await self._ledger.pauses.read()
         return rules.version, [self.open(stored) for stored in rules.pauses]
 
     async def _same(self, id: str, rule: PauseRule) -> list[str]:

@@ -62,7 +62,7 @@ class CallerAdds:
     def _send(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         if self._is_closed:
             raise NotSent
-        return self._docket.ledger.enqueue_blocking(self._open_client(), tasks)
+        return self._docket.ledger.tasks.enqueue_blocking(self._open_client(), tasks)
 
     def _is_usual(self) -> bool:
         """Whether the docket has one known server and shows the real time."""

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from docket.docket import Docket
-from docket.ledger.task_pages import EVERY_TASK, FoundTask, Source, find_tasks
+from docket.ledger.queries import EVERY_TASK, FoundTask, Source
 from docket.model.times import to_ms
 from docket.storage.urls import ServerKind
 from docket.worker import Worker
@@ -122,7 +122,7 @@ class Clock:
         deadline = time.monotonic() + self._patience.total_seconds()
         while True:
             await self._stage()
-            busy, due = await self._docket.ledger.next_due()
+            busy, due = await self._docket.ledger.tasks.next_due()
             if not busy and (due is None or due > self._clock.now_ms()):
                 return due
             if time.monotonic() > deadline:
@@ -131,14 +131,14 @@ class Clock:
 
     async def _stage(self) -> None:
         while True:
-            moved, _, due, _ = await self._docket.ledger.stage()
+            moved, _, due, _ = await self._docket.ledger.tasks.stage()
             if not moved or due is None or due > self._clock.now_ms():
                 return
 
     async def _skip(self) -> bool:
         """Moves the clock to the next due time, for a worker that runs until all tasks are
         finished. Returns False if no tasks are left."""
-        busy, due = await self._docket.ledger.next_due()
+        busy, due = await self._docket.ledger.tasks.next_due()
         if busy:
             await asyncio.sleep(_POLL_SECONDS)
             return True
@@ -158,7 +158,7 @@ class Clock:
     async def _timeout_message(self) -> str:
         tasks: list[FoundTask] = []
         for source in (Source.RUNNING, Source.QUEUED):
-            tasks += (await find_tasks(self._docket.ledger, source, EVERY_TASK, None, 100, 100)).tasks
+            tasks += (await self._docket.ledger.queries.find(source, EVERY_TASK, None, 100, 100)).tasks
         shown = ", ".join(f"{task.task.function_name} {task.key!r} ({task.state.value})" for task in tasks[:10])
         return (
             f"after {self._patience.total_seconds():g} s the clock still cannot leave {self.now()}: {shown or 'tasks'} "

@@ -6,9 +6,7 @@ import logging
 
 from docket.docket import Docket
 from docket.errors import TRANSIENT
-from docket.ledger.census import CensusRow
-from docket.ledger.reports import list_fleet
-from docket.ledger.task_pages import find_all
+from docket.ledger.queries import CensusRow
 
 from .parts import Parts
 
@@ -43,13 +41,13 @@ async def _stays_held(docket: Docket) -> bool:
     if any(pause.is_resuming for pause in await docket.pauses()):
         return False
     # A pause that was resumed before the last request is no longer listed.
-    counts = await docket.ledger.census()
+    counts = await docket.ledger.queries.census()
     return counts.unfinished == counts.held
 
 
 async def _nothing_is_left(docket: Docket, parts: Parts) -> bool:
     try:
-        counts = await docket.ledger.census()
+        counts = await docket.ledger.queries.census()
         if counts.unknown:
             await parts.unknown_functions.fail_waiting()
         if counts.unfinished == counts.held:
@@ -68,12 +66,12 @@ async def _only_unreadable_are_left(docket: Docket, parts: Parts, counts: Census
     if counts.running or left.count < counts.unfinished - counts.held:
         return False
     keys: set[str] = set()
-    async for page in find_all(docket.ledger):
+    async for page in docket.ledger.queries.all():
         if any(row.run is not None for row in page):
             return False
         keys.update(row.key for row in page if not row.task.is_held)
     left.forget_except(keys)
-    others = any(row.id != parts.registration.id for row in await list_fleet(docket.ledger))
+    others = any(row.id != parts.registration.id for row in await docket.ledger.fleet.workers())
     if not keys or not left.has_left(keys, TIMES_LEFT_BESIDE_OTHERS if others else 1):
         return False
     logger.error(

@@ -20,7 +20,7 @@ from docket.errors import NotOpen
 from docket.execution import Execution, TaskFunction, compact_signature
 from docket.execution.arguments import resolved_signature
 from docket.execution.context import DocketContext
-from docket.ledger.workers import as_json
+from docket.ledger.fleet import as_json
 from docket.model.options import NAMED_OBJECT, OPERATING, TUNING, Option, check_options, declared_options
 from docket.model.times import check_durations, from_ms
 

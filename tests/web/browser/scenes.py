@@ -114,7 +114,7 @@ async def busy(docket: Docket) -> AsyncGenerator[None]:
 
 
 async def _is_complete(docket: Docket) -> bool:
-    counts = await docket.ledger.census()
+    counts = await docket.ledger.queries.census()
     windows = (await read_windows(docket)).windows
     is_waited_for = sum(window.waiting for window in windows) == 3 and len(windows) == 3
     return counts.dead == 2 and counts.running == 2 and counts.parked == 1 and counts.held == 1 and is_waited_for

@@ -9,7 +9,7 @@ from typing import Any, cast
 from docket.dead import Report
 from docket.docket import Docket
 from docket.errors import DocketError
-from docket.ledger.audit import acting_as, audited
+from docket.ledger.audit import acting_as
 from docket.web.entrance import lacking
 from docket.web.failures import Refused
 from docket.web.guards import Role, Visitor
@@ -86,7 +86,7 @@ async def carry_out(
     visitor's role is not enough or a value is not valid."""
     check_role(action, visitor)
     with acting_as(visitor.name, via):
-        async with audited(docket.ledger, action.name, in_words(given)) as note:
+        async with docket.ledger.audit.change(action.name, in_words(given)) as note:
             try:
                 done = await action.make(ChangeRequest(docket, job), **given)
             except DocketError:

@@ -129,7 +129,7 @@ async def _cancel_keys(request: ChangeRequest, keys: Sequence[str]) -> Counts:
     counts = Counts()
     for first in range(0, len(keys), _AT_ONCE):
         some = keys[first : first + _AT_ONCE]
-        replies = await asyncio.gather(*(request.docket.ledger.cancel(key) for key in some))
+        replies = await asyncio.gather(*(request.docket.ledger.tasks.cancel(key) for key in some))
         counts.cancelled += replies.count(_CANCELLED)
         for key, reply in zip(some, replies, strict=True):
             if reply == _ASKED:

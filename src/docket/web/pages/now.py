@@ -17,7 +17,6 @@ from docket.inspection.rule_views import read_rules
 from docket.inspection.statistics import FunctionStats, failing, read_statistics
 from docket.inspection.task_pages import find_oldest
 from docket.inspection.worker_views import RunningTask, WorkerView, read_running, read_worker_views
-from docket.ledger.unknown_functions import unknown_functions
 from docket.web.charts import Bars, HeatMap, Series, Tick, mirrored
 from docket.web.page import Page
 from docket.web.visit import Visit
@@ -106,7 +105,7 @@ async def _context(visit: Visit) -> dict[str, Any]:
         "oldest": oldest,
         "kinds": kinds,
         "letters": overview,
-        "unknown": await unknown_functions(docket.ledger) if census.unknown else [],
+        "unknown": await docket.ledger.tasks.unknown_functions() if census.unknown else [],
         "rules": rules,
         "now": census.taken,
         "live_ticks": _live_ticks(),

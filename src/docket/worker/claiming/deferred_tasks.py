@@ -13,7 +13,6 @@ from docket.errors import TaskNotRegistered
 from docket.instrumentation import TASKS_FAILED
 from docket.ledger import SettleResult
 from docket.ledger.endings import ending_event, own_ending
-from docket.ledger.unknown_functions import fail_unknown, unknown_functions
 from docket.model.states import ExecutionState
 from docket.worker.running.slots import Slots
 
@@ -125,7 +124,7 @@ class UnknownFunctions:
 
     async def fail_waiting(self) -> None:
         """Fails the tasks that wait for their function, if no live worker knows it."""
-        for function in await unknown_functions(self._worker.docket.ledger):
+        for function in await self._worker.docket.ledger.tasks.unknown_functions():
             if not function.is_known:
                 await self._fail(function.name)
 
@@ -133,7 +132,7 @@ class UnknownFunctions:
         worker = self._worker
         ending = own_ending(not_registered(name), worker.name)
         event = ending_event(ExecutionState.FAILED, worker.name_json, worker.now_ms(), ending.error)
-        while failed := await fail_unknown(worker.docket.ledger, name, ending, event):
+        while failed := await worker.docket.ledger.tasks.fail_unknown(name, ending, event):
             self.failed(name)
             TASKS_FAILED.add(failed, worker.labels())
 

@@ -202,7 +202,7 @@ class DirectDelivery:
         self._resolved.clear()
         with contextlib.suppress(TimeoutError, *TRANSIENT):
             async with asyncio.timeout(LAST_WAIT_SECONDS):
-                if await self._ledger.withdraw_offer(self._worker):
+                if await self._ledger.deliveries.withdraw_offer(self._worker):
                     self._let_go()
                 await self._resolved.wait()
 

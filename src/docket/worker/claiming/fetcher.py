@@ -218,7 +218,7 @@ class Fetcher(Service):
         # This `take` may be too early for functions that are added from now on.
         self._functions.clear()
         try:
-            return await self._ledger.take(
+            return await self._ledger.deliveries.take(
                 worker,
                 self._worker_json,
                 count,
@@ -242,7 +242,7 @@ class Fetcher(Service):
     async def _ask_for_entries(self, worker: str, entries: list[Entry], *, gives_up: bool) -> Claimed:
         self._claiming = {entry.id for entry in entries}
         try:
-            return await self._ledger.claim(
+            return await self._ledger.deliveries.claim(
                 worker, self._worker_json, entries, self._isolation.ready_notes(), gives_up=gives_up
             )
         finally:

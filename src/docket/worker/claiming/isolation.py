@@ -193,7 +193,7 @@ class Isolation:
             # If the mark is missing and the worker dies, the
             # task is not buried but runs alone once more.
             async with asyncio.timeout(MARK_SECONDS):
-                await self._ledger.isolate(worker, delivery, alone=True)
+                await self._ledger.fleet.isolate(worker, delivery, alone=True)
 
     def begun(self, worker: str, delivery: Delivery) -> None:
         """Called after the run was started. If it did not begin, because the lease is gone, the
@@ -211,7 +211,7 @@ class Isolation:
         backoff = Backoff(most=5.0)
         while (run := self._runs.find(delivery.epoch)) is not None and not run.over:
             try:
-                await self._ledger.isolate(worker, delivery, alone=False)
+                await self._ledger.fleet.isolate(worker, delivery, alone=False)
             except TRANSIENT:
                 await backoff.pause()
                 continue
@@ -266,4 +266,4 @@ class Isolation:
         if entry is not None:
             with contextlib.suppress(TimeoutError, *TRANSIENT):
                 async with asyncio.timeout(LAST_WAIT_SECONDS):
-                    await self._ledger.claim(worker, worker_json, [entry], gives_up=True)
+                    await self._ledger.deliveries.claim(worker, worker_json, [entry], gives_up=True)

@@ -105,7 +105,7 @@ class UnknownDeliveries(Service):
     async def _check(self) -> bool:
         """Compares once. Returns whether the next check should follow soon."""
         worker, due = self.worker, self._direct_delivery.due_epoch
-        entries = await self._ledger.unknown_deliveries(worker, self._intake.epochs(), self._seen)
+        entries = await self._ledger.deliveries.unknown_deliveries(worker, self._intake.epochs(), self._seen)
         if self.worker != worker:
             return True
         # Some deliveries may have become known while the request was under way.
@@ -128,7 +128,7 @@ class UnknownDeliveries(Service):
         # of these deliveries a second time.
         self._intake.reserve(entry.epoch for entry in entries if entry.epoch > 0)
         deliveries = await self._guard.answer(
-            self._ledger.claim(worker, self.worker_json, entries, runs_suspects=False)
+            self._ledger.deliveries.claim(worker, self.worker_json, entries, runs_suspects=False)
         )
         if deliveries is None:
             self._lease.renew_now()

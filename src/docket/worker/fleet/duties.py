@@ -54,12 +54,12 @@ class Duties:
         it another."""
         self.willing = False
         self.duty = Duty.NONE
-        await self._ledger.resign(self.worker)
+        await self._ledger.fleet.resign(self.worker)
 
     async def take(self, name: str, seconds: float) -> bool:
         """Whether this worker has the named duty. It
         keeps the duty for so many seconds from now."""
-        return await self._ledger.lead(name, self.worker, int(seconds * 1000))
+        return await self._ledger.fleet.lead(name, self.worker, int(seconds * 1000))
 
 
 def _nothing() -> None:

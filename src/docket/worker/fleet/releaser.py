@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from docket.ledger import Ledger
-from docket.ledger.pauses import Released, release
+from docket.ledger.rules import Released
 from docket.worker.running.pause_rules import PauseRules
 from docket.worker.service import Service
 
@@ -68,7 +68,7 @@ class Releaser(Service):
         """Releases one batch, once the front stream is empty, and waits until it was delivered.
         Then other tasks have their turn, for as long as this took and any of them wait."""
         began = time.monotonic()
-        released = await release(self._ledger, rule, self._batch)
+        released = await self._ledger.pauses.release(rule, self._batch)
         released = await self._poll(rule, released, lambda seen: seen.front_waits)
         took = time.monotonic() - began
         if took < QUICK_SECONDS:
@@ -86,5 +86,5 @@ class Releaser(Service):
             pause = min(pause * 2, LONGEST_POLL)
             if not await self._leads():
                 break
-            released = await release(self._ledger, rule, 0)
+            released = await self._ledger.pauses.release(rule, 0)
         return released

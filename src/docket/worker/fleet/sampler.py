@@ -19,7 +19,7 @@ from docket.instrumentation import (
     has_receiver,
 )
 from docket.ledger import Ledger
-from docket.ledger.census import CensusRow
+from docket.ledger.queries import CensusRow
 from docket.worker.service import Service
 
 from .duties import SAMPLING, Duties
@@ -60,7 +60,7 @@ class Sampler(Service):
         if has_receiver():
             CACHE_SIZE.set(plan_count(), {**self._labels, "docket.cache": "plans"})
             if await self._duties.take(SAMPLING, EVERY_SECONDS * 3):
-                self._show(await self._ledger.census(with_slots=True))
+                self._show(await self._ledger.queries.census(with_slots=True))
             else:
                 self.clear()
         self.clear_problem()

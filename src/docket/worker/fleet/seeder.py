@@ -74,7 +74,7 @@ class Seeder(Service):
         if not automatic:
             return
         calls: list[TaskCall] = []
-        seeds = await self._docket.ledger.seedable(self._deploy, list(automatic))
+        seeds = await self._docket.ledger.tasks.seedable(self._deploy, list(automatic))
         for (name, perpetual), seed in zip(automatic.items(), seeds, strict=True):
             if seed is Seed.SCHEDULE:
                 call = self._docket.call(name, when=perpetual.first_time(self._now()), key=name)()

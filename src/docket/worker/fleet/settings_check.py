@@ -11,7 +11,7 @@ from typing import Any
 from docket.declaration import shared_settings
 from docket.docket import Docket
 from docket.errors import TRANSIENT
-from docket.ledger.settings import WORKER, Declaration, declare_settings
+from docket.ledger.fleet import WORKER, Declaration
 from docket.model.options import EVERYWHERE
 from docket.worker.service import Service
 
@@ -49,7 +49,7 @@ class SettingsCheck(Service):
             await self.compare()
 
     async def compare(self) -> None:
-        for other in await declare_settings(self._docket.ledger, self._own):
+        for other in await self._docket.ledger.fleet.declare_settings(self._own):
             for name, own, theirs in self._differences(other):
                 if (name, repr(theirs)) not in self._reported:
                     self._reported.add((name, repr(theirs)))

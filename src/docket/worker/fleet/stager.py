@@ -114,7 +114,7 @@ class Stager(Service):
 
     async def _stage(self, is_overdue: bool) -> None:
         sent = steady_seconds()
-        staged = await self._ledger.stage(worker=self._duties.worker, summoned=is_overdue)
+        staged = await self._ledger.tasks.stage(worker=self._duties.worker, summoned=is_overdue)
         read = steady_seconds()
         self._arrival.note(staged.now_ms, read - sent)
         self.clear_problem()
@@ -133,12 +133,12 @@ class Stager(Service):
     async def _nothing_waits(self) -> bool:
         """Whether the schedule is empty. One plain command tells a leader that has just begun, and
         that would otherwise load a large script."""
-        self._note_due(await self._ledger.next_due_ms())
+        self._note_due(await self._ledger.tasks.next_due_ms())
         self.clear_problem()
         return self._next_ms == math.inf
 
     async def _leader_is_late(self) -> bool:
-        self._note_due(await self._ledger.next_due_ms())
+        self._note_due(await self._ledger.tasks.next_due_ms())
         self.clear_problem()
         return self._now_ms() - self._next_ms >= DEPUTY_SECONDS * 1000
 

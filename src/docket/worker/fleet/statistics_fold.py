@@ -6,8 +6,6 @@ from __future__ import annotations
 import asyncio
 
 from docket.ledger import Ledger
-from docket.ledger.history import trim_history
-from docket.ledger.statistics import fold_minute
 from docket.worker.service import Service
 
 from .duties import Duties
@@ -28,9 +26,9 @@ class StatisticsFold(Service):
 
     async def step(self) -> None:
         # At once: a worker that runs until all tasks are finished may live for seconds only.
-        while self._duties.leads and await fold_minute(self._ledger):
+        while self._duties.leads and await self._ledger.statistics.fold_minute():
             pass
         if self._duties.leads:
-            await trim_history(self._ledger)
+            await self._ledger.history.trim()
         self.clear_problem()
         await asyncio.sleep(EVERY_SECONDS)

@@ -15,7 +15,7 @@ from docket._version import __version__
 from docket.child.memory import memory_in_use
 from docket.docket import Docket
 from docket.ledger import Renewal
-from docket.ledger.reports import WorkerReport
+from docket.ledger.fleet import WorkerReport
 from docket.worker.running.runs import CancelReason, Run
 
 if TYPE_CHECKING:

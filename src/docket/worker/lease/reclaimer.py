@@ -57,9 +57,9 @@ class Reclaimer:
         """Reclaims if the renewal reports that it is due, and checks all leases if it is time."""
         consumers: list[bytes] | None = None
         if self._duties.leads and steady_seconds() >= self._next_lease_check:
-            self._ledger.correct_leases(self._client())
+            self._ledger.fleet.correct_leases(self._client())
             self._next_lease_check = steady_seconds() + CHECK_LEASES_EVERY
-            consumers = self._ledger.consumers_without_lease(self._client())
+            consumers = self._ledger.fleet.consumers_without_lease(self._client())
         # Usually there is nothing to reclaim: the largest script is not even loaded then.
         if consumers or renewal.reclaiming_is_due:
             self._reclaim(consumers)
@@ -78,7 +78,7 @@ class Reclaimer:
         lease = self._lease
         consumers, has_looked = found or [], found is not None
         while not self._stopping.is_set():
-            step = self._ledger.reclaim(
+            step = self._ledger.fleet.reclaim(
                 self._client(),
                 lease.worker,
                 lease.length_ms,
@@ -91,7 +91,7 @@ class Reclaimer:
                 self._call_in_loop(self._duties.assign, step.duty)
             consumers = consumers[CONSUMERS_PER_REQUEST:]
             if step.look_for_consumers and not has_looked:
-                has_looked, consumers = True, self._ledger.consumers_without_lease(self._client())
+                has_looked, consumers = True, self._ledger.fleet.consumers_without_lease(self._client())
             if not step.left and not consumers:
                 return
             if lease.age >= lease.interval and not self._renew():

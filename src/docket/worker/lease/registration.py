@@ -14,7 +14,7 @@ from docket.dependencies import kept_ages, max_losses_of
 from docket.dependencies.declarations import declarations_of
 from docket.errors import TRANSIENT
 from docket.ledger import Ledger
-from docket.ledger.workers import new_worker_id
+from docket.ledger.fleet import new_worker_id
 from docket.worker.fleet.duties import Duties
 
 from .lease import Lease
@@ -132,7 +132,7 @@ class Registration:
     async def leave(self, patience: float) -> bool:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(patience):
-                await self._ledger.leave(self.id)
+                await self._ledger.fleet.leave(self.id)
             return True
         return False
 
@@ -150,7 +150,7 @@ class Registration:
 
     async def _register(self) -> None:
         sent_at = steady_seconds()
-        registration = await self._ledger.register(self.id, self._lease_ms, self.task_names, *self._declared)
+        registration = await self._ledger.fleet.register(self.id, self._lease_ms, self.task_names, *self._declared)
         self._server_clock.note(registration.server_ms, steady_seconds() - sent_at)
         self._duties.assign(registration.duty)
         self.secret = registration.secret

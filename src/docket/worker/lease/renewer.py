@@ -137,7 +137,7 @@ class Renewer:
 
     def _leave(self) -> None:
         with contextlib.suppress(DocketError, *SERVER_ERRORS):
-            self._ledger.leave_blocking(self._connected(), self._lease.worker)
+            self._ledger.fleet.leave_blocking(self._connected(), self._lease.worker)
 
     def _keep_lease(self) -> None:
         next_at = steady_seconds()
@@ -192,7 +192,7 @@ class Renewer:
         # A blocked event loop cannot start a delivery, so its offer is left to expire.
         has_offer = has_offer and sent_at >= self._next_offer and self.watchdog.loop_lag < lease.interval
         has_report = sent_at - self._reported_at >= (REPORT_SECONDS if runs else IDLE_REPORT_SECONDS)
-        renewal = self._ledger.renew(
+        renewal = self._ledger.fleet.renew(
             self._connected(),
             lease.worker,
             lease.length_ms,

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from docket.ledger import Ledger
-from docket.ledger.letters import trim_letters
 from docket.model.sizes import show_size
 from docket.worker.fleet.duties import Duties
 
@@ -39,7 +38,7 @@ class Sweeper:
         if not self._duties.leads:
             self.due_at = steady_seconds() + EVERY_SECONDS
             return
-        checked, repaired = self._ledger.sweep(self._client(), PAGE, int(self._every * 900))
+        checked, repaired = self._ledger.fleet.sweep(self._client(), PAGE, int(self._every * 900))
         # If a whole stream or the schedule was lost, the next page needs a repair, too.
         self._every = EVERY_SECONDS if not repaired else MORE_SECONDS
         self.due_at = steady_seconds() + (self._every if checked else EVERY_SECONDS_WHEN_EMPTY)
@@ -52,7 +51,7 @@ class Sweeper:
     def _trim_letters(self) -> None:
         """Deletes dead letters whose time is over. Dropped letters are logged once, by whichever
         worker finds them."""
-        trimmed = trim_letters(self._ledger, self._client())
+        trimmed = self._ledger.letters.trim(self._client())
         if trimmed.has_more:
             self.due_at = steady_seconds() + MORE_SECONDS
         if trimmed.dropped:

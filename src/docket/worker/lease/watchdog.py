@@ -92,7 +92,7 @@ class Watchdog:
             return
         try:
             own = [(run.key, run.epoch) for run in runs if run.worker == self._lease.worker]
-            self._ledger.requeue_blocking(self._client(), self._lease.worker, own)
+            self._ledger.tasks.requeue_blocking(self._client(), self._lease.worker, own)
             logger.warning("the event loop is blocked: %d prefetched task(s) go to other workers", len(own))
         finally:
             # The loop forgets the runs. If the server was not reached, it requeues them.
@@ -101,7 +101,9 @@ class Watchdog:
 
     def _put_back_unclaimed(self) -> None:
         activity = self._events.activity()
-        put_back = self._ledger.put_back_unclaimed(self._client(), self._lease.worker, activity.runs, activity.reading)
+        put_back = self._ledger.fleet.put_back_unclaimed(
+            self._client(), self._lease.worker, activity.runs, activity.reading
+        )
         if put_back:
             logger.warning("the event loop is blocked: %d task(s) that it has not read go to other workers", put_back)
 

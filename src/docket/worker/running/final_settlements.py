@@ -15,7 +15,7 @@ from docket.errors import PayloadRefused, TooLong, Undecodable
 from docket.instrumentation import inject_context
 from docket.ledger import Ending, Settlement, complete, finish
 from docket.ledger.endings import ERROR, VALUE, cut, ending_event
-from docket.ledger.letter_notes import DeathCause, LetterNote, RunNote, fingerprint_lines
+from docket.ledger.letters import DeathCause, LetterNote, RunNote, fingerprint_lines
 from docket.ledger.payloads import LARGEST_RESULT, Payload
 from docket.model.states import ExecutionState
 from docket.storage.records import is_revived, read_task

@@ -12,7 +12,7 @@ from docket._aio import Backoff
 from docket.codec.proofs import proven_body
 from docket.errors import TRANSIENT, UnknownKey
 from docket.ledger import SettleResult, hold
-from docket.ledger.pauses import WHOLE_DOCKET
+from docket.ledger.rules import WHOLE_DOCKET
 from docket.storage.ignored_messages import Inquiry
 from docket.storage.records import IN_FRONT, read_task
 from docket.strikelist.conditions import Index, TaskToMatch

@@ -172,7 +172,7 @@ class SettlementWriter:
         patience = ANSWER_SECONDS * batch[0].patience if len(batch) == 1 else None
         try:
             settlements = [item.settlement for item in batch]
-            answers = await self._ledger.settle(settlements, offer, patience=patience)
+            answers = await self._ledger.tasks.settle(settlements, offer, patience=patience)
         except asyncio.CancelledError:
             self._waiting = batch + self._waiting
             raise

@@ -23,7 +23,7 @@ local function heard(keys, step)
   return found
 end
 
--- The worker's name from its id, as JSON; the inverse of worker_id() in ledger/workers.py.
+-- The worker's name from its id, as JSON; the inverse of worker_id() in ledger/fleet.py.
 local function name_json(worker)
   local name = string.gsub(string.match(worker, '^(.*)~') or worker, '%%(%x%x)', {['25'] = '%', ['3A'] = ':'})
   return cjson.encode(name)

@@ -232,7 +232,7 @@ end
 
 -- Keeps a task that has failed for good. `letter` is {reason, ms to keep,
 -- most letters, most bytes, flags, error class, place, arguments, text,
--- traceback, rest} (ledger/letter_notes.py). Returns whether it is kept.
+-- traceback, rest} (ledger/letters.py). Returns whether it is kept.
 local function keep_letter(key, now, record, task_bytes, letter)
   local reason, age, most, most_bytes, flags, error, place, arguments, text, traceback, rest = unpack(letter)
   local id = nil
