@@ -12,7 +12,7 @@ class PydocketKeys:
 
     @property
     def prefix(self) -> str:
-        """What the names of all keys of this docket begin with."""
+        """The prefix of all keys of this docket."""
         return self.keys.prefix
 
     def key(self, suffix: str) -> str:

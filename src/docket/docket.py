@@ -305,7 +305,7 @@ class Docket(OperatorVerbs, PydocketKeys):
 
     @property
     def ledger(self) -> Ledger:
-        """What the docket keeps on its server. Raises NotOpen."""
+        """The tasks of the docket, and all else that it keeps on its server. Raises NotOpen."""
         return self._parts.ledger
 
     @property
@@ -452,8 +452,8 @@ class Docket(OperatorVerbs, PydocketKeys):
         return await self._schedule_many(calls, chunk_size, replace=False)
 
     async def replace_many(self, calls: Iterable[TaskCall], chunk_size: int | None = 1000) -> list[Execution]:
-        """The same as `add_many`, but replaces the waiting tasks of the keys. If several calls have
-        the same key, the last one counts."""
+        """Schedules many calls in place of the waiting tasks of their keys, as `add_many` does. If
+        several calls have the same key, the last one counts."""
         return await self._schedule_many(calls, chunk_size, replace=True)
 
     def add_stream(

@@ -45,7 +45,7 @@ _MOST_TIMES, _MORE = 2, 1_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CancelReport:
-    """What became of the tasks that matched: `cancelled` ones were waiting, the workers of
+    """The result of a batch of cancels: `cancelled` tasks were waiting, the workers of
     `requested` ones were asked to cancel them, `skipped` ones were other tasks by then, or had
     begun to run. With a `cursor`, the same call goes on there; None if all places were looked at.
     `examined` of about `total` tasks were read so far."""
@@ -370,8 +370,8 @@ class OperatorVerbs(ABC):
     async def audit(
         self, *, cursor: str | None = None, size: int = 50, who: str | None = None, action: str | None = None
     ) -> AuditPage:
-        """Who changed what: a page of the changes that were written down, the newest first, of all
-        or of one person or action."""
+        """A page of the audit, the newest change first: who changed what. Of all changes, or those
+        of one person or action."""
         return await read_audit(self._docket, cursor=cursor, size=size, who=who, action=action)
 
 

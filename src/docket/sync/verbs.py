@@ -227,8 +227,8 @@ class OperatorVerbs:
     def audit(
         self, *, cursor: str | None = None, size: int = 50, who: str | None = None, action: str | None = None
     ) -> AuditPage:
-        """Who changed what: a page of the changes that were written down, the newest first, of all
-        or of one person or action."""
+        """A page of the audit, the newest change first: who changed what. Of all changes, or those
+        of one person or action."""
         return self._producer.run(lambda docket: docket.audit(cursor=cursor, size=size, who=who, action=action))
 
 

@@ -37,7 +37,7 @@ class ChangeRequest:
     job: Job
 
 
-Making = Callable[..., Awaitable[Done]]
+ActionFunction = Callable[..., Awaitable[Done]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Action:
     summary: str
     role: Role
     inputs: tuple[Input, ...]
-    make: Making
+    make: ActionFunction
 
     @classmethod
     def of_verb(
@@ -60,7 +60,7 @@ class Action:
         summary: str,
         role: Role,
         about: Mapping[str, str | Input],
-        answer: Making,
+        answer: ActionFunction,
     ) -> Action:
         """A change that is one call of a verb of operators. `about` has the fields that the
         dashboard offers, and their help: the signature of the verb says the rest. `answer` gets the
@@ -118,7 +118,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def report_in_words(verb: str, number: int, report: Report) -> str:
-    """What became of a batch of letters."""
+    """The result of a batch of letters, as a sentence."""
     words = [f"{verb} {counted(number, 'dead letter')}"]
     if report.chains:
         words.append(f"{counted(report.chains, 'automatic task')} will start again")

@@ -97,7 +97,7 @@ async def _not_scheduled(request: ChangeRequest, key: str) -> Exception:
     return Refused(409, "not-scheduled", "The task is not scheduled", detail)
 
 
-class Counts:
+class CancelCounts:
     """How many tasks were cancelled, and how many workers were asked to cancel their run."""
 
     def __init__(self) -> None:
@@ -125,8 +125,8 @@ def _missing(keys: Sequence[str]) -> str:
     return f"{len(keys):,} of the tasks are not there"
 
 
-async def _cancel_keys(request: ChangeRequest, keys: Sequence[str]) -> Counts:
-    counts = Counts()
+async def _cancel_keys(request: ChangeRequest, keys: Sequence[str]) -> CancelCounts:
+    counts = CancelCounts()
     for first in range(0, len(keys), _AT_ONCE):
         some = keys[first : first + _AT_ONCE]
         replies = await asyncio.gather(*(request.docket.ledger.tasks.cancel(key) for key in some))

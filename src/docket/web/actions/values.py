@@ -133,7 +133,8 @@ def typed_arguments(docket: Docket, function: str, arguments: dict[str, Any]) ->
 def typed_call(
     docket: Docket, function: str, args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same for all arguments of a call."""
+    """All arguments of a call as the annotations of the function want them. Raises as
+    `typed_arguments`."""
     found = docket.tasks.get(function)
     if found is None:
         raise TaskNotRegistered(
