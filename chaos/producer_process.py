@@ -15,7 +15,7 @@ from typing import Any
 
 from docket import Docket, Execution, TaskCall
 from docket.errors import DocketError, NotDurable, NotPaused, ServerUnreachable
-from docket.worker.signals import stopped_by_signals
+from docket.worker.program import stopped_by_signals
 
 from .broken import BUILDS
 from .histories import History, real_wall

@@ -17,7 +17,7 @@ from docket import CurrentExecution, Docket, Execution, ExecutionState, Logged
 from docket.errors import PayloadTooLarge, TaskFailed, Undecodable, Unserializable
 from docket.storage.records import read_due
 from docket.worker.claiming import fetcher
-from docket.worker.lease import sweeper
+from docket.worker.lease import reclaimer
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
 from . import tasks
@@ -190,7 +190,7 @@ async def test_a_worker_that_waits_is_woken_for_a_task_that_only_it_knows(
     ending a read: then the connection is closed."""
     monkeypatch.setattr(fetcher, "BLOCK_SECONDS", 600.0)
     # Nor does the sweep tell it again.
-    monkeypatch.setattr(sweeper, "EVERY_SECONDS", 600.0)
+    monkeypatch.setattr(reclaimer, "SWEEP_SECONDS", 600.0)
     harness.server()
     docket, ignorant = await harness.docket(lease=60), await harness.docket(lease=60)
     docket.register(say)

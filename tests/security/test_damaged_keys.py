@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, Execution, Worker
-from docket.worker.lease import sweeper
+from docket.worker.lease import reclaimer
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, eventually
 
@@ -116,8 +116,8 @@ each_damage = pytest.mark.parametrize("damage", RUN_DAMAGES.values(), ids=list(R
 
 @pytest.fixture(autouse=True)
 def frequent_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeper, "EVERY_SECONDS", 1.0)
-    monkeypatch.setattr(sweeper, "EVERY_SECONDS_WHEN_EMPTY", 1.0)
+    monkeypatch.setattr(reclaimer, "SWEEP_SECONDS", 1.0)
+    monkeypatch.setattr(reclaimer, "SWEEP_SECONDS_WHEN_EMPTY", 1.0)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from docket.worker.fleet.exact_timer import ExactTimer
+from docket.worker.fleet.stager import ExactTimer
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has such timers")
 

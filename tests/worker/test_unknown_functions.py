@@ -20,7 +20,7 @@ from docket.ledger.deliveries import Deliveries
 from docket.ledger.settlements import UnknownItem
 from docket.ledger.tasks import Tasks
 from docket.worker.claiming import fetcher
-from docket.worker.lease import sweeper
+from docket.worker.lease import reclaimer
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, ends, eventually
 
@@ -202,7 +202,7 @@ async def test_a_worker_that_is_told_of_a_function_while_it_asks_for_work_asks_a
 ) -> None:
     monkeypatch.setattr(fetcher, "BLOCK_SECONDS", 600.0)
     # Nor does the sweep tell it again.
-    monkeypatch.setattr(sweeper, "EVERY_SECONDS", 600.0)
+    monkeypatch.setattr(reclaimer, "SWEEP_SECONDS", 600.0)
     take, executions = Deliveries.take, list[Execution]()
 
     async def note() -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from docket.worker.signals import listen
+from docket.worker.program import listen
 
 termios: Any
 tty: Any

@@ -21,11 +21,10 @@ from .claiming.deferred_tasks import DeferredTasks, UnknownFunctions
 from .claiming.fetcher import Fetcher
 from .fleet.duties import Duties
 from .fleet.releaser import Releaser
-from .fleet.sampler import Sampler
+from .fleet.sampler import Sampler, StatisticsFold
 from .fleet.seeder import Seeder
 from .fleet.settings_check import SettingsCheck
 from .fleet.stager import Stager
-from .fleet.statistics_fold import StatisticsFold
 from .lease.lease import lease_length_ms
 from .lease.lease_events import LeaseEvents
 from .lease.registration import Registration

@@ -21,9 +21,8 @@ from docket.worker.fleet.duties import Duties
 
 from .lease import SHORTEST_PATIENCE, Lease
 from .lease_events import LeaseEvents
-from .reclaimer import Reclaimer
+from .reclaimer import Reclaimer, Sweeper
 from .server_clock import ServerClock, steady_seconds
-from .sweeper import Sweeper
 from .watchdog import Watchdog
 
 LONGEST_PAUSE = 1.0
