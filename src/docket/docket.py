@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, Self, TypeVar, over
 
 from docket._compat import PydocketKeys
 from docket.attached import AttachedWorkers
-from docket.bulk import BulkScheduler
-from docket.call_builders import CallBuilders
-from docket.call_stream import stream_calls
-from docket.chunks import check_chunk_size, checked_calls
+from docket.calls import (
+    CallBuilders,
+    CallFields,
+    PendingCall,
+    ScheduledBy,
+    batch_span,
+    check_chunk_size,
+    executions_of,
+    stream_calls,
+    task_span,
+)
 from docket.codec import Keyring, Payloads
 from docket.codec.keyring import as_keyring
-from docket.dependencies import argument_check
 from docket.durability import Durability, check_durability
 from docket.errors import NotOpen
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall, TaskFunction
-from docket.execution.execution import new_execution
 from docket.execution.manual_runs import ManualRuns
 from docket.execution.waiting import watch
 from docket.inspection.executions import find_execution
@@ -36,9 +41,8 @@ from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.options import EVERYWHERE, NAMED_OBJECT, WORKERS, DeclaredOption, Option, check_options
 from docket.open_parts import OpenParts, name_keys
 from docket.operator_verbs import OperatorVerbs
-from docket.pending_call import PendingCall, ScheduledBy, check_when_and_key
 from docket.registry import Registry, TaskCollection
-from docket.spans import batch_span, task_span
+from docket.scheduler import Scheduler
 from docket.storage.keys import Keys
 from docket.storage.server import CredentialProvider, Server
 from docket.storage.subscriptions import Subscriptions
@@ -319,7 +323,7 @@ class Docket(OperatorVerbs, PydocketKeys):
         return self._parts.manual_runs
 
     @property
-    def scheduler(self) -> BulkScheduler:
+    def scheduler(self) -> Scheduler:
         """Writes new tasks, in batches. Raises NotOpen."""
         return self._parts.scheduler
 
@@ -481,9 +485,7 @@ class Docket(OperatorVerbs, PydocketKeys):
     def _pending_call(
         self, function: TaskFunction | str, when: datetime | None, key: str | None, *, replace: bool
     ) -> PendingCall:
-        found, name = self.registry.find(function)
-        check_when_and_key(when, key, name)
-        return PendingCall(self, found, name, when, key, replace, argument_check(found))
+        return PendingCall(self, CallFields(self.registry, function, when, key, replace))
 
     async def _schedule_many(
         self, calls: Iterable[TaskCall], chunk_size: int | None, *, replace: bool
@@ -492,17 +494,8 @@ class Docket(OperatorVerbs, PydocketKeys):
         executions: list[Execution] = []
         with batch_span(self, "replace_many" if replace else "add_many", executions):
             # All executions are made before the first is sent: an iterator that raises leaves
-            # nothing behind. Calls are not kept: Python's garbage collector would visit them again
-            # and again.
-            trace_context = inject_context()
-            for call in checked_calls(calls):
-                execution = new_execution(
-                    self, call.function, call.args, call.kwargs, call.key, call.when, call.function_name, trace_context
-                )
-                if call.seed:
-                    execution.seed = True
-                execution.key_use = call.spend_key()
-                executions.append(execution)
+            # nothing behind.
+            executions += executions_of(self, calls)
             await self.scheduler.schedule_many(executions, replace, chunk_size)
         return executions
 

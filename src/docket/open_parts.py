@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from docket.bulk import BulkScheduler
 from docket.execution.manual_runs import ManualRuns
 from docket.execution.stored_results import ResultStore
 from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
 from docket.ledger.tasks import BATCH
 from docket.model.times import duration_ms
+from docket.scheduler import Scheduler
 from docket.storage.data_safety import warn_of_missing_replica
 from docket.storage.keys import Keys
 from docket.storage.server import Server
@@ -31,7 +31,7 @@ class OpenParts:
         ttl_ms = max(duration_ms(docket.execution_ttl), 0)
         self.ledger: Ledger = Ledger(docket.server, self.keys, ttl_ms, docket.max_losses, docket.keep_failures)
         self.subscriptions: Subscriptions = Subscriptions(docket.server, docket.name, self.keys.root, self.keys)
-        self.scheduler: BulkScheduler = BulkScheduler(docket, self.ledger)
+        self.scheduler: Scheduler = Scheduler(docket, self.ledger)
         self.progress_batcher: Batcher[ProgressChange, bytes | Unwritten] = Batcher(
             self.ledger.tasks.progress,
             most=BATCH,

@@ -23,12 +23,12 @@ from docket.inspection.task_pages import MOST_TASKS, find_page
 from docket.inspection.task_summaries import TaskSummary
 from docket.inspection.why import find_reason
 from docket.instrumentation import TASKS_CANCELLED
+from docket.instrumentation.tracing import request_span
 from docket.ledger.audit import in_words
 from docket.ledger.history import FinishedRun
 from docket.ledger.tasks import Cancelled, Rescheduled
 from docket.model.times import from_ms, to_ms
 from docket.registry import name_of
-from docket.spans import request_span
 from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
 from docket.strikelist.instructions import PauseRule
 from docket.strikelist.pauses import Pause

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from docket.durability import Repeater
 from docket.errors import ServerUnreachable
 from docket.ledger import EnqueueResult, NewTask
 from docket.ledger.payloads import call_payload
 from docket.model.states import ExecutionState
-from docket.repeater import Repeater
 from docket.storage.records import read_task
 from tests.payloads import decode_call, encode_call
 

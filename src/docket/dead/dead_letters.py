@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from docket.errors import LetterNotFound
+from docket.instrumentation.tracing import request_span
 from docket.ledger.audit import in_words
 from docket.ledger.letters import (
     LetterCounts,
     LetterRow,
 )
 from docket.model.times import check_durations
-from docket.spans import request_span
 from docket.storage.letters import read_letter
 
 from .edits import edit

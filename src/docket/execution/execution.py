@@ -330,15 +330,7 @@ class Execution(Generic[Result_co]):
         run. Raises ExecutionCancelled if the task was cancelled, TimeoutError if it does not end in
         time, and ResultExpired if its record does not exist or has expired.
         """
-        return (await self._wait_for_ending(timeout, deadline)).open(self.docket, self.function)
-
-    async def _wait_for_ending(self, timeout: timedelta | None, deadline: datetime | None) -> StoredEnding:
-        """Waits as `get_result`, and leaves it to the caller to decode the value."""
-        seconds = seconds_to_wait(self.docket, timeout, deadline)
-        waiting = self.state in (ExecutionState.QUEUED, ExecutionState.RUNNING)
-        record = await wait_finished(self.docket, self.key, seconds, generation=self.generation, expect_to_wait=waiting)
-        self._apply_finished(record)
-        return await fetch_ending(self.docket, self.key, record)
+        return (await wait_for_ending(self, timeout, deadline)).open(self.docket, self.function)
 
     def apply(self, look: TaskStatus) -> None:
         """Takes over what the server says about the task."""
@@ -438,3 +430,23 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
     if function is None:
         execution.is_unregistered = True
     return execution
+
+
+async def wait_for_ending(
+    execution: Execution[Any], timeout: timedelta | None, deadline: datetime | None
+) -> StoredEnding:
+    """Waits as `get_result`, and leaves it to the caller to decode the value."""
+    docket, key = execution.docket, execution.key
+    seconds = seconds_to_wait(docket, timeout, deadline)
+    waiting = execution.state in (ExecutionState.QUEUED, ExecutionState.RUNNING)
+    record = await wait_finished(docket, key, seconds, generation=execution.generation, expect_to_wait=waiting)
+    execution._apply_finished(record)  # pyright: ignore[reportPrivateUsage] - a part of get_result
+    return await fetch_ending(docket, key, record)
+
+
+def move_to(execution: Execution[Any], docket: Docket) -> None:
+    """The execution goes on with another opening of its docket: it may outlive the one that it was
+    made with, or the process."""
+    if execution.docket is not docket:
+        execution._docket = docket  # pyright: ignore[reportPrivateUsage] - users do not move executions
+        execution.progress.docket = docket

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 from opentelemetry import context, propagate, trace
 from opentelemetry.propagators.textmap import Getter, Setter
@@ -117,3 +117,19 @@ def continue_trace(carrier: Mapping[str, str]) -> None:
 def suppress_traces() -> None:
     """Keeps the rest of the current asyncio task out of the user's traces."""
     context.attach(context.set_value(_SUPPRESS, True))
+
+
+class Labelled(Protocol):
+    """Anything with the labels of a docket."""
+
+    def labels(self) -> dict[str, str]: ...
+
+
+@contextlib.contextmanager
+def request_span(docket: Labelled, verb: str, attributes: dict[str, str] | None = None) -> Generator[None]:
+    """A span with the docket's labels, if tracing is configured."""
+    if not is_tracing():
+        yield
+        return
+    with caller_span(f"docket.{verb}", {**docket.labels(), **(attributes or {})}):
+        yield

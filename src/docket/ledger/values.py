@@ -6,7 +6,9 @@ import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from docket.storage.keys import text_bytes
+from docket.codec.packing import pack, unpack
+from docket.errors import UnknownVersion
+from docket.storage.keys import bytes_text, text_bytes
 
 from .payloads import Payload
 from .rows import EnqueueResult
@@ -48,6 +50,30 @@ class NewTask:
     made_up: bool = False
     # For a short stream entry: the bytes of the end of a generated key.
     key_end: bytes | None = None
+
+    def to_bytes(self) -> bytes:
+        """The task for another process, which sends it later. Everything in it is sealed."""
+        kept = {name: getattr(self, name) for name in _KEPT}
+        payload = None if self.payload is None else (self.payload.id, self.payload.data)
+        texts = text_bytes(self.key), text_bytes(self.function_name)
+        return pack((_FORMAT, *texts, kept, payload, self.fresh or self.is_repeat))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> NewTask:
+        """Reads what `to_bytes` gave. The process that made the task, or this one, may have sent it
+        before: a generated key is looked up, and then it has at most one task."""
+        format, key, name, kept, payload, is_generated = unpack(data)
+        if format != _FORMAT:
+            raise UnknownVersion(f"prepared task of format {format}; this release reads format {_FORMAT}")
+        stored = None if payload is None else Payload(*payload)
+        task = cls(bytes_text(key), bytes_text(name), payload=stored, **kept)
+        task.unanswered = task.made_up = is_generated
+        return task
+
+
+# The format of a task for another process, and the fields that need no translation.
+_FORMAT = 1
+_KEPT = ("call", "due_ms", "attempt", "replace", "now", "seed")
 
 
 @dataclass(slots=True)

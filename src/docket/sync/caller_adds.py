@@ -12,15 +12,14 @@ from collections.abc import Sequence
 
 from docket.docket import Docket
 from docket.errors import ServerUnreachable
+from docket.execution import Execution
 from docket.ledger import EnqueueResult, NewTask
-from docket.ledger.payloads import LARGEST_CALL
 from docket.ledger.tasks import ENQUEUE_BATCH
 from docket.scheduler import weigh
 from docket.storage.caller_client import CallerClient
 from docket.storage.server import ANSWER_SECONDS
 
 from .loop_thread import LoopThread
-from .prepared_execution import PreparedExecution
 from .shared_requests import NotSent, SenderGone, SharedRequests
 
 
@@ -37,27 +36,24 @@ class CallerAdds:
         self._client: CallerClient | None = None
         self._is_closed = False
 
-    def add(self, execution: PreparedExecution, replace: bool) -> bool:
+    def send(self, execution: Execution, task: NewTask) -> bool:
         """Schedules a task. If it returns False, the background loop has to do that."""
         scheduler = self._docket.scheduler
-        if not self._is_usual() or execution.size > LARGEST_CALL or not scheduler.is_ready_for_threads():
+        if not self._is_usual() or task.payload is not None or not scheduler.is_ready_for_threads():
             return False
-        task = scheduler.new_task(execution, replace)
-        if task is None:
-            return True
         try:
             result = self._requests.call(task)
         except (ServerUnreachable, NotSent, SenderGone) as error:
-            result = self._repeat(execution, task, error, replace)
-        scheduler.note(execution, result, replace)
+            result = self._repeat(execution, task, error)
+        scheduler.note(execution, result, task.replace)
         return True
 
-    def _repeat(self, execution: PreparedExecution, task: NewTask, error: Exception, replace: bool) -> EnqueueResult:
+    def _repeat(self, execution: Execution, task: NewTask, error: Exception) -> EnqueueResult:
         if not isinstance(error, ServerUnreachable):
             sent = isinstance(error, SenderGone)
             error = ServerUnreachable("the thread that sent the task was interrupted" if sent else "not sent")
             error.maybe_stored = sent
-        return self._loop_thread.run(functools.partial(self._docket.scheduler.repeat, execution, task, error, replace))
+        return self._loop_thread.run(functools.partial(self._docket.scheduler.repeat, execution, task, error))
 
     def _send(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         if self._is_closed:

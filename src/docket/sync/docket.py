@@ -8,15 +8,13 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
-from docket.chunks import check_chunk_size
-from docket.dependencies import argument_check
+from docket.calls import CallFields, check_chunk_size
 from docket.docket import Docket as AsyncDocket
+from docket.execution import Execution as AsyncExecution
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
-from docket.pending_call import check_when_and_key
 
 from .execution import Execution
 from .pending_call import PendingCall, ScheduledAtOnce
-from .prepared_execution import FoundExecution, PreparedExecution
 from .producer import HOW_TO_OPEN, Producer
 from .verbs import DeadLetters, OperatorVerbs
 
@@ -192,11 +190,10 @@ class Docket(OperatorVerbs):
     def _pending_call(
         self, function: TaskFunction | str, when: datetime | None, key: str | None, *, replace: bool
     ) -> PendingCall:
-        found, name = self._producer.unopened.registry.find(function)
-        check_when_and_key(when, key, name)
-        return PendingCall(self._producer, found, name, when, key, replace, argument_check(found))
+        fields = CallFields(self._producer.unopened.registry, function, when, key, replace)
+        return PendingCall(self._producer, fields)
 
-    def _handles(self, executions: list[PreparedExecution]) -> list[Execution]:
+    def _handles(self, executions: list[AsyncExecution]) -> list[Execution]:
         return [Execution(self._producer, execution) for execution in executions]
 
     # Unfinished and finished tasks
@@ -205,7 +202,7 @@ class Docket(OperatorVerbs):
         """The task of that key, finished or not, or None. Its function need not be registered
         here."""
         found = self._producer.run(lambda docket: docket.get_execution(key))
-        return None if found is None else Execution(self._producer, FoundExecution.of(found))
+        return None if found is None else Execution(self._producer, found)
 
     def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:
         """The present state and progress of a task, then every event until it has ended."""

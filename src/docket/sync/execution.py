@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 from docket import __file__ as package_file
 from docket.errors import WouldDeadlock
 from docket.execution import Disposition, ExecutionState, ProgressEvent, StateEvent, TaskFunction
-from docket.execution.execution import Result_co
+from docket.execution import Execution as AsyncExecution
+from docket.execution.execution import Result_co, move_to, wait_for_ending
 from docket.ledger import FailedAttempt
 
 from .progress import ExecutionProgress
@@ -19,7 +20,6 @@ from .progress import ExecutionProgress
 if TYPE_CHECKING:
     from docket.docket import Docket
 
-    from .prepared_execution import HeldExecution
     from .producer import Producer
 
 _WORKER_FOLDER = str(Path(package_file).parent / "worker")
@@ -31,7 +31,7 @@ class Execution(Generic[Result_co]):
 
     __slots__ = ("_execution", "_producer", "_progress")
 
-    def __init__(self, producer: Producer, execution: HeldExecution) -> None:
+    def __init__(self, producer: Producer, execution: AsyncExecution) -> None:
         self._producer = producer
         self._execution = execution
         self._progress: ExecutionProgress | None = None
@@ -149,15 +149,16 @@ class Execution(Generic[Result_co]):
         runs in the event loop that the call would block.
         """
         _check_for_workers()
-        ending = self._producer.run(lambda docket: self._on(docket).ending(timeout, deadline))
-        return cast(Result_co, self._execution.open(ending))
+        ending = self._producer.run(lambda docket: wait_for_ending(self._on(docket), timeout, deadline))
+        # Decoded here: a user's type may belong to the thread of the caller.
+        return cast(Result_co, ending.open(self._execution.docket, self._execution.function))
 
     def subscribe(self) -> Iterator[StateEvent | ProgressEvent]:
         """The present state and progress, then every event until the task has ended."""
         return self._producer.watch(self.key)
 
-    def _on(self, docket: Docket) -> HeldExecution:
-        self._execution.move_to(docket)
+    def _on(self, docket: Docket) -> AsyncExecution:
+        move_to(self._execution, docket)
         return self._execution
 
 

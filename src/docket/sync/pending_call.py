@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
-from docket.execution import TaskFunction
+from docket.calls import CallFields
 
 from .execution import Execution
 
@@ -34,38 +33,20 @@ class ScheduledAtOnce(Protocol[P, R_co]):
 class PendingCall:
     """Schedules a call of its function: `docket.add(function)(*args, **kwargs)`."""
 
-    __slots__ = ("_check", "_function", "_is_called", "_key", "_name", "_producer", "_replace", "_when")
+    __slots__ = ("_fields", "_is_called", "_producer")
 
-    def __init__(
-        self,
-        producer: Producer,
-        function: TaskFunction,
-        name: str,
-        when: datetime | None,
-        key: str | None,
-        replace: bool,
-        check: Callable[..., None],
-    ) -> None:
+    def __init__(self, producer: Producer, fields: CallFields) -> None:
         self._producer = producer
-        self._function = function
-        self._name = name
-        self._when = when
-        self._key = key
-        self._replace = replace
-        self._check = check
+        self._fields = fields
         self._is_called = False
 
     def __repr__(self) -> str:
-        return f"docket.{'replace' if self._replace else 'add'}({self._name})"
+        return repr(self._fields)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Execution[Any]:
         self._is_called = True
-        self._check(*args, **kwargs)
-        producer = self._producer
-        execution = producer.schedule(
-            self._function, args, kwargs, self._when, self._key, self._name, replace=self._replace
-        )
-        return Execution(producer, execution)
+        self._fields.check(*args, **kwargs)
+        return Execution(self._producer, self._producer.schedule(self._fields, args, kwargs))
 
     def __del__(self) -> None:
         # An async docket raises an error here, since nobody awaits the result of `add` alone.

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import weakref
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
-from datetime import datetime
 from typing import Any, TypeVar
 
-from docket.chunks import check_chunk_size, checked_calls, in_chunks
+from docket.calls import CallFields, batch_span, check_chunk_size, executions_of, in_chunks, task_span
 from docket.docket import Docket
 from docket.errors import NotOpen
-from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
-from docket.execution.task_call import FRESH
+from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall
 from docket.instrumentation import inject_context, is_tracing
-from docket.model.task_keys import new_key
-from docket.spans import batch_span, task_span
 
 from .loop_thread import LoopThread
-from .prepared_execution import PreparedExecution
-from .session import Session
+from .open_docket import OpenDocket
 from .this_process import this_process
 
 T = TypeVar("T")
@@ -40,8 +34,8 @@ class Producer:
         self._make = make
         # Never opened: it checks the settings, and knows the tasks of all sessions.
         self.unopened: Docket = make()
-        self._session: Session | None = None
-        self._opening: asyncio.Task[Session] | None = None
+        self._session: OpenDocket | None = None
+        self._opening: asyncio.Task[OpenDocket] | None = None
         self._is_closed = False
         self._finalizer: weakref.finalize[[], Producer] | None = None
 
@@ -64,7 +58,7 @@ class Producer:
         """Whether there is a session in this process."""
         return self._session is not None and self._session.is_usable
 
-    def session(self) -> Session:
+    def session(self) -> OpenDocket:
         session = self._session
         if session is None or not session.is_usable:
             loop_thread = this_process.loop_thread()
@@ -76,7 +70,7 @@ class Producer:
         session = self.session()
         return session.run(lambda: call(session.docket))
 
-    async def _join_opening(self, loop_thread: LoopThread) -> Session:
+    async def _join_opening(self, loop_thread: LoopThread) -> OpenDocket:
         """The session of this process. Callers that come while it opens share it, and its error."""
         if self._is_closed:
             raise NotOpen(f"the docket was closed: {HOW_TO_OPEN}")
@@ -89,10 +83,10 @@ class Producer:
             self._opening = opening
         return await asyncio.shield(opening)
 
-    async def _open_session(self, loop_thread: LoopThread) -> Session:
+    async def _open_session(self, loop_thread: LoopThread) -> OpenDocket:
         docket = self._make()
         docket.registry = self.unopened.registry
-        session = Session(docket, loop_thread)
+        session = OpenDocket(docket, loop_thread)
         await session.open()
         self._session = session
         self._finalizer = weakref.finalize(self, session.close_later)
@@ -101,71 +95,27 @@ class Producer:
 
     # Calls
 
-    def schedule(
-        self,
-        function: TaskFunction,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        when: datetime | None,
-        key: str | None,
-        name: str,
-        *,
-        replace: bool,
-    ) -> PreparedExecution:
+    def schedule(self, fields: CallFields, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution:
         session = self.session()
         docket = session.docket
-        execution = PreparedExecution(
-            docket,
-            function,
-            args,
-            kwargs,
-            new_key() if key is None else key,
-            when or docket.now(),
-            1,
-            None,
-            False,
-            name,
-        )
-        if key is None:
-            execution.key_use = FRESH
+        execution = fields.execution(docket, args, kwargs)
         if is_tracing():
-            with task_span(docket, "replace" if replace else "add", execution):
+            with task_span(docket, fields.verb, execution):
                 execution.trace_context = inject_context()
-                execution.prepare()
-                session.schedule(execution, replace)
+                session.schedule(execution, fields.replace)
         else:
-            execution.prepare()
-            session.schedule(execution, replace)
+            session.schedule(execution, fields.replace)
         return execution
 
-    def schedule_many(
-        self, calls: Iterable[TaskCall], chunk_size: int | None, *, replace: bool
-    ) -> list[PreparedExecution]:
+    def schedule_many(self, calls: Iterable[TaskCall], chunk_size: int | None, *, replace: bool) -> list[Execution]:
         check_chunk_size(chunk_size)
         session = self.session()
         docket = session.docket
-        executions: list[PreparedExecution] = []
+        executions: list[Execution] = []
         with batch_span(docket, "replace_many" if replace else "add_many", executions):
-            trace_context = inject_context()
-            for call in checked_calls(calls):
-                execution = PreparedExecution(
-                    docket,
-                    call.function,
-                    call.args,
-                    call.kwargs,
-                    call.key,
-                    call.when,
-                    1,
-                    trace_context,
-                    False,
-                    call.function_name,
-                )
-                execution.key_use, execution.seed = call.spend_key(), call.seed
-                executions.append(execution)
+            executions += executions_of(docket, calls)
             for chunk in in_chunks(executions, chunk_size):
-                for execution in chunk:
-                    execution.prepare_in_batch()
-                session.run(functools.partial(docket.scheduler.schedule_many, chunk, replace))
+                session.schedule_many(chunk, replace)
         return executions
 
     def watch(self, key: str) -> Iterator[StateEvent | ProgressEvent]:

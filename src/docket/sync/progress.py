@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from docket.execution import Execution as AsyncExecution
 from docket.execution import ExecutionProgress as AsyncProgress
+from docket.execution.execution import move_to
 
 if TYPE_CHECKING:
     from docket.docket import Docket
 
-    from .prepared_execution import HeldExecution
     from .producer import Producer
 
 
@@ -21,7 +22,7 @@ class ExecutionProgress:
 
     __slots__ = ("_execution", "_producer")
 
-    def __init__(self, producer: Producer, execution: HeldExecution) -> None:
+    def __init__(self, producer: Producer, execution: AsyncExecution) -> None:
         self._producer = producer
         self._execution = execution
 
@@ -71,7 +72,7 @@ class ExecutionProgress:
 
     def _run(self, call: Callable[[AsyncProgress], Awaitable[None]]) -> None:
         async def on_docket(docket: Docket) -> None:
-            self._execution.move_to(docket)
+            move_to(self._execution, docket)
             await call(self._execution.progress)
 
         self._producer.run(on_docket)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .loop_thread import LoopThread
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .open_docket import OpenDocket
 
 
 class ThisProcess:
@@ -23,7 +23,7 @@ class ThisProcess:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._loop_thread: LoopThread | None = None
-        self.sessions: set[Session] = set()
+        self.sessions: set[OpenDocket] = set()
         # Objects of the parent. They are kept: if Python collected them one by one, some of them
         # would complain.
         self._inherited: list[object] = []

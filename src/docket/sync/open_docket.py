@@ -6,16 +6,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from docket._aio import cancel_and_wait
 from docket.docket import Docket
 from docket.errors import NotOpen
+from docket.execution import Execution
+from docket.scheduler import Prepared, Scheduler
 
 from .caller_adds import CallerAdds
 from .loop_thread import LoopThread
-from .prepared_execution import PreparedExecution
 from .this_process import this_process
 
 T = TypeVar("T")
@@ -24,7 +26,7 @@ T = TypeVar("T")
 EXIT_SECONDS = 2.0
 
 
-class Session:
+class OpenDocket:
     """Runs calls on an open docket of the background loop."""
 
     def __init__(self, docket: Docket, loop_thread: LoopThread) -> None:
@@ -55,9 +57,23 @@ class Session:
         if self.is_usable:
             self._loop_thread.send(self._start, function)
 
-    def schedule(self, execution: PreparedExecution, replace: bool) -> None:
-        if not self._caller_adds.add(execution, replace):
-            self.run(lambda: self.docket.scheduler.schedule(execution, replace))
+    def schedule(self, execution: Execution, replace: bool) -> None:
+        """Prepares a task in the thread of the caller and sends it.
+
+        Preparing runs the code of users: `__getstate__` may read a database, by a connection that
+        belongs to the caller's thread, and Django refuses to do that in a thread with an event loop.
+        """
+        scheduler = self.docket.scheduler
+        task = scheduler.prepare(execution, replace)
+        if not self._caller_adds.send(execution, task):
+            self.run(lambda: scheduler.schedule(execution, replace, task))
+
+    def schedule_many(self, executions: Sequence[Execution], replace: bool) -> None:
+        scheduler = self.docket.scheduler
+        tasks = deque(_prepared(scheduler, execution, replace) for execution in executions)
+        # A task that is sent is not kept: a chunk may be large.
+        each = (tasks.popleft() for _ in executions)
+        self.run(lambda: scheduler.schedule_many(executions, replace, prepared=each))
 
     def close(self) -> None:
         """Sends what is still to be sent, then closes the connections. Calls of other threads that
@@ -114,3 +130,10 @@ class Session:
             raise
         finally:
             self._calls.discard(task)
+
+
+def _prepared(scheduler: Scheduler, execution: Execution, replace: bool) -> Prepared:
+    try:
+        return scheduler.prepare(execution, replace)
+    except Exception as error:
+        return error
