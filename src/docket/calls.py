@@ -1,5 +1,5 @@
-"""Calls on their way to the scheduler: pending ones, which wait for the task's arguments, and many at once, in
-chunks."""
+"""Calls on their way to the scheduler: pending ones, which
+wait for the task's arguments, and many at once, in chunks."""
 
 from __future__ import annotations
 

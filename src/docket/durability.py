@@ -1,5 +1,5 @@
-"""Safe sending: repeats requests to schedule tasks where a repeat cannot create a second task, and waits until a
-replica has the tasks (docs/design/replicas.md)."""
+"""Safe sending: repeats requests to schedule tasks where a repeat cannot create a second task, and
+waits until a replica has the tasks (docs/design/replicas.md)."""
 
 from __future__ import annotations
 

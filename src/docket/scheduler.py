@@ -223,8 +223,8 @@ class Scheduler:
             yield batch
 
     def _adder(self, replace: bool, prepared: object) -> Callable[[Batch, Execution], bool]:
-        """A function that adds a usual call with a new key to a batch, at little cost: `prepare` and
-        `Batch.add` in one. It returns False for any other call."""
+        """A function that adds a usual call with a new key to a batch, at little cost: `prepare`
+        and `Batch.add` in one. It returns False for any other call."""
         docket = self._docket
         is_usual = not replace and prepared is None and self._send_batch == self._ledger.tasks.enqueue
         if not is_usual or not docket.strike_list.is_empty:

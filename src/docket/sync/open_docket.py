@@ -60,8 +60,9 @@ class OpenDocket:
     def schedule(self, execution: Execution, replace: bool) -> None:
         """Prepares a task in the thread of the caller and sends it.
 
-        Preparing runs the code of users: `__getstate__` may read a database, by a connection that
-        belongs to the caller's thread, and Django refuses to do that in a thread with an event loop.
+        Preparing runs the code of users: `__getstate__` may read a
+        database, by a connection that belongs to the caller's thread,
+        and Django refuses to do that in a thread with an event loop.
         """
         scheduler = self.docket.scheduler
         task = scheduler.prepare(execution, replace)
