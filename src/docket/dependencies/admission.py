@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from uncalled_for import Dependency, get_dependency_parameters, get_signature
 
-from docket._aio import Backoff
-from docket.errors import TRANSIENT
 from docket.execution.arguments import arguments_by_name, display_name
 from docket.execution.context import current_docket
 from docket.model.times import check_durations, duration_ms
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from docket.ledger import Ledger, Taken
 
 T = TypeVar("T")
-_LONGEST_PAUSE = 1.0
 _NOT_READABLE = re.compile(r"\W", re.ASCII)
 
 
@@ -133,28 +130,8 @@ async def ask_until_answered(ask: Callable[[], Awaitable[T]], ledger: Ledger | N
     """Repeats a request until the server answers, because a short outage must fail neither a task
     nor the start of a worker. The request must be safe to repeat. `ledger` is the current docket's
     if it is not given."""
-    try:
-        return await ask()
-    except TRANSIENT as error:
-        return await _ask_again(ask, error, ledger or current_docket.get().ledger)
-
-
-async def _ask_again(ask: Callable[[], Awaitable[T]], error: Exception, ledger: Ledger) -> T:
-    outages, question = ledger.server.outages, object()
-    backoff = Backoff(most=_LONGEST_PAUSE)
-    try:
-        while True:
-            outages.failed(question, "admission", error)
-            await outages.pause(backoff.next_pause())
-            try:
-                answer = await ask()
-            except TRANSIENT as again:
-                error = again
-            else:
-                outages.passed(question)
-                return answer
-    finally:
-        outages.forget(question)
+    outages = (ledger or current_docket.get().ledger).server.outages
+    return await outages.until_answered(ask, "admission")
 
 
 def keep(execution: Execution, taken: Taken | None) -> None:

@@ -6,13 +6,18 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
+from docket._aio import Backoff
 from docket.errors import TRANSIENT, DocketError
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
+T = TypeVar("T")
+
+# The longest pause between two attempts of a step.
+LONGEST_PAUSE = 1.0
 # A connection that died in an outage may be noticed a moment after the outage has ended. A failure
 # within this time is logged only if it lasts longer than that.
 ECHO_SECONDS = 1.0
@@ -101,6 +106,30 @@ class Outages:
             await asyncio.wait([pausing], timeout=seconds)
         finally:
             self._pausing.discard(pausing)
+
+    async def until_answered(
+        self,
+        step: Callable[[], Awaitable[T]],
+        activity: str,
+        *,
+        on_failure: Callable[[Exception], None] = lambda error: None,
+    ) -> T:
+        """Repeats a step until the server answers it. The step must be safe to repeat. `on_failure`
+        is called after each failure, and ends the attempts if it raises an error."""
+        service, backoff = object(), Backoff(most=LONGEST_PAUSE)
+        try:
+            while True:
+                try:
+                    answer = await step()
+                except TRANSIENT as error:
+                    self.failed(service, activity, error)
+                    on_failure(error)
+                    await self.pause(backoff.next_pause())
+                else:
+                    self.passed(service)
+                    return answer
+        finally:
+            self.forget(service)
 
     def _leave(self, service: Any) -> float | None:
         """The length of the outage, if this service was

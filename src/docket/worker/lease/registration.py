@@ -9,10 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from docket._aio import Backoff, cancel_and_wait
+from docket._aio import cancel_and_wait
 from docket.dependencies import kept_ages, max_losses_of
 from docket.dependencies.declarations import declarations_of
-from docket.errors import TRANSIENT
 from docket.ledger import Ledger
 from docket.ledger.fleet import new_worker_id
 from docket.worker.fleet.duties import Duties
@@ -181,18 +180,7 @@ class Registration:
 
     async def until_answered(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeats a step until the server answers it. The step must be safe to repeat."""
-        outages, backoff = self._ledger.server.outages, Backoff(most=1.0)
-        try:
-            while True:
-                try:
-                    await step()
-                    outages.passed(self)
-                    return
-                except TRANSIENT as error:
-                    outages.failed(self, "registering", error)
-                    await outages.pause(backoff.next_pause())
-        finally:
-            outages.forget(self)
+        await self._ledger.server.outages.until_answered(step, "registering")
 
     def _start_change(self, work: Coroutine[Any, Any, None]) -> bool:
         """Changes the registration in the background. False if a change is already under way: the

@@ -8,9 +8,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from docket._aio import Backoff
 from docket.codec.proofs import proven_body
-from docket.errors import TRANSIENT, UnknownKey
+from docket.errors import UnknownKey
 from docket.ledger import SettleResult, hold
 from docket.ledger.rules import WHOLE_DOCKET
 from docket.storage.ignored_messages import Inquiry
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("docket.worker")
 
 _MOST_LOGGED = 100
-_LONGEST_PAUSE = 1.0
 
 
 class _Matcher:
@@ -109,6 +107,9 @@ class PauseRules:
             self._note_unreadable([pause for pause in pauses if pause.problem is not None])
             self.may_match = bool(pauses) or self._is_stale
 
+    async def load_until_answered(self) -> None:
+        await self._docket.server.outages.until_answered(self.load, "reading the pauses")
+
     def closed(self, function: str) -> str | None:
         """Why this worker must not begin tasks of the function: there is a pause that only another
         worker can read, and that may be about them."""
@@ -156,7 +157,9 @@ class Holder:
         the pause in the meantime, the run goes on."""
         from_front = read_task(run.record).location == IN_FRONT
         while True:
-            await self._load()
+            # A task that may have to be held does not begin while the server cannot be asked. If
+            # the lease ends in the meantime, the run is cancelled.
+            await self.rules.load_until_answered()
             reason = self.rules.closed(run.execution.function_name)
             if reason is not None:
                 return self._decisions.left_for_others(run, UnknownKey(reason))
@@ -169,13 +172,3 @@ class Holder:
                     self._report.held(run.execution)
                 return Unwritten.CLOSED
             self.rules.expect_change()
-
-    async def _load(self) -> None:
-        """A task that may have to be held does not begin while the server cannot be asked. If the
-        lease ends in the meantime, the run is cancelled."""
-        backoff = Backoff(most=_LONGEST_PAUSE)
-        while True:
-            try:
-                return await self.rules.load()
-            except TRANSIENT:
-                await asyncio.sleep(backoff.next_pause())

@@ -8,9 +8,8 @@ import logging
 import time
 from typing import Any
 
-from docket._aio import Backoff
 from docket.docket import Docket
-from docket.errors import TRANSIENT, PayloadTooLarge
+from docket.errors import PayloadTooLarge
 from docket.ledger import Ending
 from docket.ledger.endings import APART, ELSEWHERE, VALUE
 from docket.ledger.payloads import (
@@ -103,25 +102,25 @@ class Results:
         Raises CancelledError itself if the payload cannot be stored for a long time although the
         lease is renewed: then the task is requeued.
         """
-        patience, backoff, outages = 1.0, Backoff(most=1.0), self._docket.server.outages
+        patience, size = 1.0, f"{len(payload.data):,}"
         deadline = self._deadlines.begin(len(payload.data))
+
+        def try_longer(error: Exception) -> None:
+            nonlocal patience
+            patience *= 2
+            if deadline.is_over:
+                logger.error(
+                    "%s bytes for task %r could not be stored for %.0f s; the task is requeued and runs again",
+                    size, run.key, deadline.seconds,
+                )  # fmt: skip
+                raise asyncio.CancelledError("docket: the result cannot be stored") from error
+
         run.storing_since = time.monotonic()
         try:
-            while True:
-                try:
-                    await self._docket.ledger.payloads.store(payload, patience=patience)
-                    outages.passed(run)
-                    return
-                except TRANSIENT as error:
-                    outages.failed(run, f"storing {len(payload.data):,} bytes for task {run.key!r}", error)
-                    patience *= 2
-                    if deadline.is_over:
-                        logger.error(
-                            "%s bytes for task %r could not be stored for %.0f s; the task is requeued and runs again",
-                            f"{len(payload.data):,}", run.key, deadline.seconds,
-                        )  # fmt: skip
-                        raise asyncio.CancelledError("docket: the result cannot be stored") from error
-                    await outages.pause(backoff.next_pause())
+            await self._docket.server.outages.until_answered(
+                lambda: self._docket.ledger.payloads.store(payload, patience=patience),
+                f"storing {size} bytes for task {run.key!r}",
+                on_failure=try_longer,
+            )
         finally:
             run.storing_since = None
-            outages.forget(run)

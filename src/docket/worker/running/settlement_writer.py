@@ -209,19 +209,15 @@ class SettlementWriter:
     async def _store_and_submit(self, item: Queued) -> None:
         payload = item.settlement.payload
         assert payload is not None
-        backoff = Backoff(most=1.0)
-        try:
-            while True:
-                try:
-                    await self._ledger.payloads.store(payload, patience=item.patience)
-                    break
-                except TRANSIENT as error:
-                    self._outages.failed(item, "storing a result again", error)
-                    item.patience *= 2
-                    await self._outages.pause(backoff.next_pause())
-            self._outages.passed(item)
-        finally:
-            self._outages.forget(item)
+
+        def try_longer(error: Exception) -> None:
+            item.patience *= 2
+
+        await self._outages.until_answered(
+            lambda: self._ledger.payloads.store(payload, patience=item.patience),
+            "storing a result again",
+            on_failure=try_longer,
+        )
         self.submit(item.settlement, item.on_answer)
 
     def _put_back(self, batch: list[Queued]) -> None:
