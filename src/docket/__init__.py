@@ -81,9 +81,9 @@ if TYPE_CHECKING:
         run_async,
     )
     from docket.inspection.audit import AuditEntry, AuditPage
+    from docket.inspection.filters import Place, TaskFilter
     from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
     from docket.inspection.statistics import FunctionStats, Period, Stats
-    from docket.inspection.task_filters import Place, TaskFilter
     from docket.ledger.history import FinishedRun
     from docket.model.ending_kinds import EndingKind
     from docket.model.histograms import Histogram
@@ -188,7 +188,7 @@ _HOMES = {
     "Agenda": "agenda",
     **dict.fromkeys(("AuditEntry", "AuditPage"), "inspection.audit"),
     "CancelReport": "operator_verbs",
-    **dict.fromkeys(("Place", "TaskFilter"), "inspection.task_filters"),
+    **dict.fromkeys(("Place", "TaskFilter"), "inspection.filters"),
     "Disposition": "execution",
     "Docket": "docket",
     "Execution": "execution",

@@ -13,14 +13,14 @@ from docket.dead import DeadLetters
 from docket.errors import EmptyFilter
 from docket.execution import ExecutionState, TaskFunction
 from docket.inspection.audit import AuditPage, read_audit
-from docket.inspection.chain_times import following_run
+from docket.inspection.filters import GROUPS, Place, TaskFilter
+from docket.inspection.functions import following_run
 from docket.inspection.history import LIMIT, Endings, read_history
 from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo, read_workers, take_snapshot
 from docket.inspection.statistics import Stats, read_statistics
-from docket.inspection.task_filters import GROUPS, Place, TaskFilter
-from docket.inspection.task_pages import MOST_TASKS, find_page
-from docket.inspection.task_summaries import TaskSummary
+from docket.inspection.summaries import TaskSummary
+from docket.inspection.tasks import MOST_TASKS, find_page
 from docket.inspection.why import find_reason
 from docket.instrumentation import TASKS_CANCELLED
 from docket.instrumentation.tracing import request_span

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from docket import Cron, Docket, EmptyFilter, ExecutionState, Perpetual, Worker
-from docket.inspection.task_filters import TaskFilter, read_filter
+from docket.inspection.filters import TaskFilter, read_filter
 from docket.testing import Clock
 from tests.running import at_work
 from tests.waiting import eventually

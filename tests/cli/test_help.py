@@ -17,8 +17,8 @@ import docket
 from docket.cli import app
 from docket.cli.app import COMMANDS
 from docket.cli.worker_options import WorkerOptions
-from docket.inspection.details import TaskDetails
 from docket.inspection.reasons import BlockingLimit, Reason
+from docket.inspection.task import TaskDetails
 from docket.model.options import declared_options
 
 from .conftest import Command

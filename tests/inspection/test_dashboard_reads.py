@@ -16,15 +16,15 @@ from docket import ConcurrencyLimit, Cron, Docket, Logged, Perpetual, Progress, 
 from docket.errors import NotPaused, NotPermitted
 from docket.inspection.audit import read_audit
 from docket.inspection.census import CensusTaker, read_census
-from docket.inspection.flow import read_flow
-from docket.inspection.function_views import read_function, read_functions
-from docket.inspection.limit_views import read_limits
+from docket.inspection.filters import Place
+from docket.inspection.functions import read_function, read_functions
+from docket.inspection.limits import read_limits
 from docket.inspection.reasons import as_plain
-from docket.inspection.rule_views import read_rules
-from docket.inspection.task_filters import Place
-from docket.inspection.task_views import MomentKind, read_task_view
-from docket.inspection.upcoming import read_upcoming
-from docket.inspection.worker_views import read_running, read_worker_views
+from docket.inspection.rules import read_rules
+from docket.inspection.schedule import read_upcoming
+from docket.inspection.statistics import read_flow
+from docket.inspection.task import MomentKind, read_task_view
+from docket.inspection.workers import read_running, read_worker_views
 from docket.ledger.audit import acting_as
 from docket.testing import Clock
 from tests.running import at_work

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from docket.inspection.forecasts import slot_wait
+from docket.inspection.why import slot_wait
 from docket.ledger.facts import FullLimit, HolderRow
 from docket.model.histograms import BOUNDS, Histogram
 

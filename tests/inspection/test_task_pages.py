@@ -11,9 +11,9 @@ from typing import Annotated
 import pytest
 
 from docket import ConcurrencyLimit, Docket, Logged, Worker
-from docket.inspection.task_filters import GROUPS, Place, TaskFilter, read_filter
-from docket.inspection.task_pages import count_tasks, find_oldest, find_page
-from docket.inspection.task_summaries import TaskSummary
+from docket.inspection.filters import GROUPS, Place, TaskFilter, read_filter
+from docket.inspection.summaries import TaskSummary
+from docket.inspection.tasks import count_tasks, find_oldest, find_page
 from tests.running import at_work
 from tests.waiting import eventually
 

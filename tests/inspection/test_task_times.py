@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from docket import Docket, Retry, Worker
-from docket.inspection.added_times import added_at
-from docket.inspection.task_views import MomentKind, read_task_view
-from docket.inspection.waits import explain_wait
+from docket.inspection.task import MomentKind, added_at, explain_wait, read_task_view
 from docket.ledger.statistics import MINUTE_MS
 from docket.model.task_keys import new_key
 from docket.model.times import to_ms

@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 
 from docket import Cooldown, Debounce, Docket, Logged, RateLimit, Worker
-from docket.inspection.window_views import WindowKind, WindowView, read_windows
+from docket.inspection.limits import WindowKind, WindowView, read_windows
 from tests.running import at_work
 from tests.waiting import eventually
 

@@ -12,15 +12,15 @@ from typing import Annotated
 from docket import Docket, Logged, Worker
 from docket.inspection.audit import read_audit
 from docket.inspection.census import CensusTaker
-from docket.inspection.flow import read_flow
-from docket.inspection.function_views import read_functions
-from docket.inspection.limit_views import read_limits
-from docket.inspection.rule_views import read_rules
-from docket.inspection.task_filters import TaskFilter, read_filter
-from docket.inspection.task_pages import TaskPage, count_tasks, find_oldest, find_page
-from docket.inspection.task_views import read_task_view
-from docket.inspection.upcoming import read_upcoming
-from docket.inspection.worker_views import read_running, read_worker_views
+from docket.inspection.filters import TaskFilter, read_filter
+from docket.inspection.functions import read_functions
+from docket.inspection.limits import read_limits
+from docket.inspection.rules import read_rules
+from docket.inspection.schedule import read_upcoming
+from docket.inspection.statistics import read_flow
+from docket.inspection.task import read_task_view
+from docket.inspection.tasks import TaskPage, count_tasks, find_oldest, find_page
+from docket.inspection.workers import read_running, read_worker_views
 
 MILLION, LETTERS, REPEATS = 1_000_000, 100_000, 30
 # What a page may take at most, in ms, on a machine that does nothing else.

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from docket import EmptyFilter, ExecutionState
-from docket.inspection.task_filters import TaskFilter
+from docket.inspection.filters import TaskFilter
 from docket.sync import Docket
 from tests.times import later
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docket import Docket
-from docket.inspection import task_views
+from docket.inspection import task
 from docket.web import app
 from docket.web.trace_links import TraceLinks
 
@@ -56,7 +56,7 @@ async def test_the_page_of_a_task_leads_to_its_trace(
     def read_trace(headers: bytes) -> dict[str, str]:
         return {"traceparent": f"00-{TRACE}-{'1' * 16}-01"}
 
-    monkeypatch.setattr(task_views, "read_trace", read_trace)
+    monkeypatch.setattr(task, "read_trace", read_trace)
     await docket.add(note, key="one")()
     found = await browser(app(docket, guard=None, trace_url=trace_url)).get(f"/{segment}/task?key=one")
     link = f'<a href="https://tracing.example/trace/{TRACE}?a=1&amp;b=2" rel="noreferrer"><code>{TRACE}</code></a>'

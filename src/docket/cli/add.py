@@ -20,7 +20,6 @@ from docket.docket import Docket
 from docket.errors import Unserializable
 from docket.execution import Disposition, Execution, TaskFunction
 from docket.execution.functions import unregistered_function
-from docket.inspection.server_time import server_now
 from docket.registry import did_you_mean, name_of
 
 app: typer.Typer = typer.Typer(add_completion=False)
@@ -153,7 +152,7 @@ async def _add(
     async with opened(docket, must_exist=False):
         if isinstance(when, timedelta):
             try:
-                when = await server_now(docket) + when
+                when = await docket.ledger.now() + when
             except OverflowError:
                 raise WrongUsage("--in: this is later than the last day of the calendar") from None
         try:

@@ -19,7 +19,6 @@ from docket.cli.support.flags import Json, duration, positive, tasks_option
 from docket.cli.task_modules import check_tasks
 from docket.dead import Kind, Letter, Overview, Report
 from docket.docket import Docket
-from docket.inspection.server_time import server_now
 from docket.model.sizes import show_size
 from docket.model.texts import escaped_lines
 
@@ -223,7 +222,7 @@ async def _list(docket: Docket, filter: dict[str, Any], limit: int) -> tuple[Ove
         filter = await at_server_time(docket, filter)
         matched = await docket.dead.count(**filter)
         letters = [letter async for letter in docket.dead.find(limit=limit, **filter)] if limit else []
-        return overview, matched, letters, await server_now(docket)
+        return overview, matched, letters, await docket.ledger.now()
 
 
 async def _get(docket: Docket, which: str) -> Letter:

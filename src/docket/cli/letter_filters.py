@@ -12,7 +12,6 @@ import typer
 
 from docket.cli.failures import WrongUsage
 from docket.docket import Docket
-from docket.inspection.server_time import server_now
 from docket.model.durations import read_duration
 from docket.model.typed_texts import TYPES, read_value
 
@@ -89,7 +88,7 @@ async def at_server_time(docket: Docket, filter: dict[str, Any]) -> dict[str, An
     is: that of this machine may be wrong."""
     if not any(isinstance(value, timedelta) for value in filter.values()):
         return filter
-    now = await server_now(docket)
+    now = await docket.ledger.now()
     return {name: now - value if isinstance(value, timedelta) else value for name, value in filter.items()}
 
 

@@ -13,7 +13,6 @@ from docket.cli.output import ago, printable, write_json, write_table
 from docket.cli.rules import ANY, Comparison, DryRun, Parameter, Value, count_matches, hint, read_target, show_matches
 from docket.cli.support.flags import Json
 from docket.docket import Docket
-from docket.inspection.server_time import server_now
 from docket.strikelist.instructions import PauseRule
 from docket.strikelist.pauses import Pause
 
@@ -134,7 +133,7 @@ async def _resume(docket: Docket, rule: PauseRule | None, id: str | None) -> lis
 
 async def _read(docket: Docket) -> tuple[list[Pause], Any]:
     async with opened(docket):
-        return await docket.pauses(), await server_now(docket)
+        return await docket.pauses(), await docket.ledger.now()
 
 
 def _state(found: Pause) -> str:

@@ -13,7 +13,7 @@ from docket.cli.failures import CommandFailed
 from docket.cli.output import ago, aligned, printable, write_json
 from docket.cli.support.flags import Json
 from docket.docket import Docket
-from docket.inspection.details import TaskDetails, read_details
+from docket.inspection.task import TaskDetails, read_details
 from docket.model.texts import escaped_lines
 
 app: typer.Typer = typer.Typer(add_completion=False)

@@ -16,7 +16,6 @@ from docket.cli.output import ago, printable, write_json, write_table
 from docket.cli.support.flags import Json, positive
 from docket.dependencies import format_duration
 from docket.docket import Docket
-from docket.inspection.ended_tasks import EndedTask
 from docket.inspection.snapshot import (
     STAGES,
     Cursor,
@@ -26,6 +25,7 @@ from docket.inspection.snapshot import (
     read_cursor,
     read_overview,
 )
+from docket.inspection.summaries import EndedTask
 from docket.ledger.fleet import worker_name
 from docket.ledger.queries import FoundTask, FunctionCount
 from docket.ledger.tasks import UnknownFunction

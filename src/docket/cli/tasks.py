@@ -17,7 +17,6 @@ from docket.cli.task_functions import describe_task
 from docket.cli.task_modules import check_tasks
 from docket.docket import Docket
 from docket.execution import Execution
-from docket.inspection.server_time import server_now
 
 app: typer.Typer = typer.Typer(
     add_completion=False,
@@ -106,4 +105,4 @@ def _schedule(task: str, argument: Any, docket: Docket, delay: timedelta, key: s
 
 async def _add(task: str, argument: Any, docket: Docket, delay: timedelta, key: str | None) -> Execution:
     async with opened(docket, must_exist=False):
-        return await add_task(docket, task, await server_now(docket) + delay if delay else None, key, argument)
+        return await add_task(docket, task, await docket.ledger.now() + delay if delay else None, key, argument)

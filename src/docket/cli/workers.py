@@ -13,7 +13,6 @@ from docket.cli.docket_options import on_docket
 from docket.cli.output import ago, write_json, write_table
 from docket.cli.support.flags import Json
 from docket.docket import Docket, WorkerInfo
-from docket.inspection.server_time import server_now
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, help="List the workers of a docket.")
 
@@ -39,7 +38,7 @@ def for_task(
 async def _workers(docket: Docket, task: str | None = None) -> tuple[Sequence[WorkerInfo], datetime]:
     async with opened(docket):
         found = await (docket.workers() if task is None else docket.task_workers(task))
-        now = await server_now(docket)
+        now = await docket.ledger.now()
     return sorted(found, key=lambda worker: worker.name), now
 
 

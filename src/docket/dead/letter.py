@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from docket.codec.call_headers import shown_arguments
 from docket.errors import Undecodable
 from docket.inspection.executions import StoredExecution
-from docket.inspection.tracebacks import traceback_in_letter
+from docket.inspection.results import traceback_in_letter
 from docket.ledger.endings import cut
 from docket.ledger.letters import DeathCause, LetterRow, RunNote, read_run_note
 from docket.model.times import from_ms

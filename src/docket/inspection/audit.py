@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from docket.ledger.audit import AuditRow
 from docket.model.times import from_ms
 
-from .cursor_texts import is_entry_id
+from .filters import is_entry_id
 
 if TYPE_CHECKING:
     from docket.docket import Docket

@@ -13,8 +13,6 @@ from docket.ledger.history import FAILURE_KINDS, FinishedRun
 from docket.model.ending_kinds import EndingKind
 from docket.model.times import FIRST, LAST, check_type, from_ms, to_ms
 
-from .server_time import server_now
-
 if TYPE_CHECKING:
     from docket.docket import Docket
 
@@ -152,7 +150,7 @@ async def _range(
         return FIRST, end
     if isinstance(since, timedelta):
         try:
-            begin = (await server_now(docket) if until is None else end) - since
+            begin = (await docket.ledger.now() if until is None else end) - since
         except OverflowError:
             begin = FIRST
     else:

@@ -1,5 +1,5 @@
-"""The state of a docket for a live view. Counts and running
-tasks come from queries, rates and failures from events."""
+"""The state of a docket for a live view. Counts and running tasks come from queries, rates and
+failures from events."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from docket._aio import cancel_and_wait
 from docket.errors import DocketError
 from docket.execution.events import read_event
 from docket.execution.progress import read_progress
@@ -21,13 +22,36 @@ from docket.ledger.queries import CensusRow, FoundTask
 from docket.ledger.tasks import UnknownFunction
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
+from docket.storage.event_tap import OnEvent, tap_events
 
-from .event_taps import tapped_events
 from .snapshot import WorkerInfo, arguments_in_words, list_tasks, read_workers
 from .statistics import Stats, read_statistics
 
 if TYPE_CHECKING:
     from docket.docket import Docket
+
+# How long to wait for the subscription. Without it there are no events, but all else works.
+LISTEN_SECONDS = 5.0
+
+
+@asynccontextmanager
+async def tapped_events(
+    docket: Docket, on_event: OnEvent, on_refused: Callable[[str | None], None]
+) -> AsyncGenerator[None]:
+    """Calls `on_event` with the key and the message of every event within the context. Anybody may
+    have published an event, so it is only shown. `on_refused` gets the reason if the server does
+    not permit to listen."""
+    ready = asyncio.Event()
+    listener = asyncio.create_task(
+        tap_events(docket.server, docket.keys, on_event, ready, on_refused), name=f"{docket.name} - event tap"
+    )
+    try:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ready.wait(), LISTEN_SECONDS)
+        yield
+    finally:
+        await cancel_and_wait([listener], "docket: nobody listens any longer")
+
 
 # The most running tasks and failures in the view.
 SHOWN_RUNNING, SHOWN_FAILURES = 100, 20

@@ -28,8 +28,8 @@ from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.strikelist.pauses import Pause
 
-from .ended_tasks import EndedTask, find_ended
 from .executions import StoredExecution, read_execution
+from .summaries import EndedTask, find_ended
 
 if TYPE_CHECKING:
     from docket.docket import Docket

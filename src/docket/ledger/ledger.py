@@ -3,8 +3,11 @@ clock."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from docket.model.keeping import Keep
 from docket.model.losses import MAX_LOSSES
+from docket.model.times import from_ms
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server
 
@@ -51,3 +54,9 @@ class Ledger(ScriptCalls):
         """The server's time in milliseconds."""
         seconds, microseconds = await self.server.ask(text_bytes(self.keys.stream), "TIME")
         return int(seconds) * 1000 + int(microseconds) / 1000
+
+    async def now(self) -> datetime:
+        """The server's time, or the time at which a test holds the clock of tasks. The clock of the
+        machine that asks may be wrong by days."""
+        clock = self.server.clock
+        return clock.now() if clock.is_held else from_ms(await self.server_ms())

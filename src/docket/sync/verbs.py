@@ -16,11 +16,11 @@ from docket.dead.pages import LetterPage
 from docket.dead.reports import Report
 from docket.execution import ExecutionState, TaskFunction
 from docket.inspection.audit import AuditPage
+from docket.inspection.filters import TaskFilter
 from docket.inspection.history import LIMIT, Endings
 from docket.inspection.reasons import Reason
 from docket.inspection.snapshot import DocketSnapshot, WorkerInfo
 from docket.inspection.statistics import Stats
-from docket.inspection.task_filters import TaskFilter
 from docket.ledger.history import FinishedRun
 from docket.operator_verbs import CancelReport
 from docket.strikelist import LiteralOperator, Operator

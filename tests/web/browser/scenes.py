@@ -19,7 +19,7 @@ from docket import (
     RateLimit,
     Retry,
 )
-from docket.inspection.window_views import read_windows
+from docket.inspection.limits import read_windows
 from tests.running import at_work, worker_for
 from tests.waiting import eventually
 

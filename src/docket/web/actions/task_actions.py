@@ -9,7 +9,7 @@ from typing import Any
 
 from docket.errors import TaskNotFound
 from docket.execution import Disposition
-from docket.inspection.task_filters import Place, read_filter
+from docket.inspection.filters import Place, read_filter
 from docket.operator_verbs import OperatorVerbs
 from docket.web.failures import Refused
 from docket.web.guards import Role

@@ -13,7 +13,7 @@ from typing import Any, cast
 from starlette.responses import Response
 
 from docket.dead import Letter
-from docket.inspection.rule_views import StrikeView
+from docket.inspection.rules import StrikeView
 from docket.model.histograms import BOUNDS, Histogram
 from docket.strikelist.instructions import shown
 from docket.strikelist.pauses import Pause

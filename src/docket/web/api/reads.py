@@ -11,19 +11,17 @@ from docket.dead import Letter, LetterPage, Overview
 from docket.docket import Docket
 from docket.inspection.audit import AuditPage, read_audit
 from docket.inspection.census import Census, read_census
-from docket.inspection.flow import FlowPoint, read_flow
-from docket.inspection.function_views import FunctionView, read_function, read_functions
+from docket.inspection.filters import read_filter
+from docket.inspection.functions import FunctionView, read_function, read_functions
 from docket.inspection.history import HistoryPage, read_history_page
-from docket.inspection.limit_views import LimitPage, read_limits
+from docket.inspection.limits import LimitPage, WindowPage, read_limits, read_windows
 from docket.inspection.reasons import Reason
-from docket.inspection.rule_views import Rules, read_rules
-from docket.inspection.statistics import Stats
-from docket.inspection.task_filters import read_filter
-from docket.inspection.task_pages import TaskPage, find_page
-from docket.inspection.task_views import TaskView, read_task_view
-from docket.inspection.upcoming import Upcoming, read_upcoming
-from docket.inspection.window_views import WindowPage, read_windows
-from docket.inspection.worker_views import RunningTasks, WorkerView, read_running, read_worker_views
+from docket.inspection.rules import Rules, read_rules
+from docket.inspection.schedule import Upcoming, read_upcoming
+from docket.inspection.statistics import FlowPoint, Stats, read_flow
+from docket.inspection.task import TaskView, read_task_view
+from docket.inspection.tasks import TaskPage, find_page
+from docket.inspection.workers import RunningTasks, WorkerView, read_running, read_worker_views
 from docket.ledger.history import FAILURE_KINDS
 from docket.model.ending_kinds import EndingKind
 from docket.web.actions.letter_actions import FILTER as LETTER_FILTER

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from docket.docket import Docket
 from docket.inspection.census import read_census
-from docket.inspection.worker_views import read_worker_views
+from docket.inspection.workers import read_worker_views
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

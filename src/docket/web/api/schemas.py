@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from docket.dead import Letter
-from docket.inspection.rule_views import StrikeView
+from docket.inspection.rules import StrikeView
 from docket.model.histograms import Histogram
 from docket.strikelist.pauses import Pause
 

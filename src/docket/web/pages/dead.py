@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from docket.dead.overview import Kind, Overview
-from docket.inspection.traces import trace_id
+from docket.inspection.task import trace_id
 from docket.web.page import Page
 from docket.web.visit import Visit
 

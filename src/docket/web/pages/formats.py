@@ -12,7 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from docket.dead import Letter
-from docket.inspection.limit_reasons import limit_names
+from docket.inspection.why import limit_names
 from docket.model.texts import escaped
 from docket.model.times import from_ms
 from docket.web.charts.scales import coordinate

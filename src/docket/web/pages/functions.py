@@ -10,7 +10,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from docket.inspection.function_views import FunctionView, read_function, read_functions
+from docket.inspection.functions import FunctionView, read_function, read_functions
 from docket.inspection.statistics import read_statistics
 from docket.web.charts import Bars, Series, bars, histogram_chart
 from docket.web.page import Page

@@ -9,10 +9,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from docket.docket import Docket
-from docket.inspection.limit_views import LimitView, read_limits
-from docket.inspection.task_filters import GROUPS, TaskFilter
-from docket.inspection.task_pages import find_page
-from docket.inspection.window_views import WindowView, read_windows
+from docket.inspection.filters import GROUPS, TaskFilter
+from docket.inspection.limits import LimitView, WindowView, read_limits, read_windows
+from docket.inspection.tasks import find_page
 from docket.web.page import Page
 from docket.web.visit import Visit
 

@@ -12,11 +12,10 @@ from starlette.responses import Response
 
 from docket.docket import Docket
 from docket.inspection.census import Census
-from docket.inspection.flow import FlowPoint, read_flow
-from docket.inspection.rule_views import read_rules
-from docket.inspection.statistics import FunctionStats, failing, read_statistics
-from docket.inspection.task_pages import find_oldest
-from docket.inspection.worker_views import RunningTask, WorkerView, read_running, read_worker_views
+from docket.inspection.rules import read_rules
+from docket.inspection.statistics import FlowPoint, FunctionStats, failing, read_flow, read_statistics
+from docket.inspection.tasks import find_oldest
+from docket.inspection.workers import RunningTask, WorkerView, read_running, read_worker_views
 from docket.web.charts import Bars, HeatMap, Series, Tick, mirrored
 from docket.web.page import Page
 from docket.web.visit import Visit

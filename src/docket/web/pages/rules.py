@@ -6,8 +6,8 @@ import asyncio
 
 from starlette.responses import Response
 
-from docket.inspection.function_views import read_functions
-from docket.inspection.rule_views import read_rules
+from docket.inspection.functions import read_functions
+from docket.inspection.rules import read_rules
 from docket.web.page import Page
 from docket.web.visit import Visit
 

@@ -8,9 +8,9 @@ from collections import Counter
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from docket.inspection.task_filters import Place, TaskFilter
-from docket.inspection.task_pages import find_page
-from docket.inspection.upcoming import Upcoming, read_upcoming
+from docket.inspection.filters import Place, TaskFilter
+from docket.inspection.schedule import Upcoming, read_upcoming
+from docket.inspection.tasks import find_page
 from docket.web.charts import Strip, hue, strip
 from docket.web.page import Page
 from docket.web.visit import Visit

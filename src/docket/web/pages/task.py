@@ -12,10 +12,8 @@ from starlette.responses import Response
 
 from docket.dead import Letter
 from docket.docket import Docket
-from docket.inspection.details import TaskDetails
 from docket.inspection.reasons import Reason
-from docket.inspection.task_views import TaskView, read_task_view
-from docket.inspection.traces import trace_id
+from docket.inspection.task import TaskDetails, TaskView, read_task_view, trace_id
 from docket.model.states import ExecutionState
 from docket.web.page import Page
 from docket.web.visit import Visit

@@ -8,8 +8,8 @@ from typing import Any
 from starlette.responses import Response
 
 from docket.inspection.census import Census, read_census
-from docket.inspection.task_filters import GROUPS, UNFINISHED, Place, TaskFilter, read_filter
-from docket.inspection.task_pages import find_page
+from docket.inspection.filters import GROUPS, UNFINISHED, Place, TaskFilter, read_filter
+from docket.inspection.tasks import find_page
 from docket.web.page import Page
 from docket.web.visit import Visit
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from docket.dead import Letter
-from docket.inspection.details import TaskDetails
 from docket.inspection.reasons import Reason
+from docket.inspection.task import TaskDetails
 from docket.model.states import ExecutionState
 
 from .formats import duration

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from docket.inspection.worker_views import RunningTask, WorkerView, read_running, read_worker_views
+from docket.inspection.workers import RunningTask, WorkerView, read_running, read_worker_views
 from docket.web.page import Page
 from docket.web.visit import Visit
 

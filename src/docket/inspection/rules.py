@@ -1,4 +1,4 @@
-"""The rules of operators that are in force: strikes and pauses."""
+"""Strikes and pauses, as people see them."""
 
 from __future__ import annotations
 

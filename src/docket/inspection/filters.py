@@ -1,8 +1,10 @@
-"""Filters for lists of tasks, as data and as the text of a filter bar."""
+"""Filters and cursors of lists: filters as data and as the text of a filter bar, cursors as people
+send them back."""
 
 from __future__ import annotations
 
 import enum
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -211,3 +213,20 @@ _READERS: dict[str, tuple[str, Callable[[str], object]]] = {
 
 def _quoted(text: str) -> str:
     return shlex.quote(text)
+
+
+_LARGEST = 2**64 - 1
+_NUMBER = re.compile(r"\d{1,20}", re.ASCII)
+
+
+def is_scan_cursor(text: str) -> bool:
+    """Whether a SCAN command takes it."""
+    return _NUMBER.fullmatch(text) is not None and int(text) <= _LARGEST
+
+
+def is_entry_id(text: str) -> bool:
+    """Whether entries of a stream may come before it and after it."""
+    first, dash, second = text.partition("-")
+    if not dash or not is_scan_cursor(first) or not is_scan_cursor(second):
+        return False
+    return (0, 0) < (int(first), int(second)) < (_LARGEST, _LARGEST)

@@ -1,4 +1,4 @@
-"""What a docket will run in the next hours: its schedule by time, and its chains."""
+"""The tasks that are due next, and the chains."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from docket.ledger.queries import (
 from docket.model.times import duration_ms, from_ms
 from docket.storage.records import TaskRecord
 
-from .chain_times import following_run
-from .function_views import as_declaration
+from .functions import as_declaration, following_run
 
 if TYPE_CHECKING:
     from docket.docket import Docket

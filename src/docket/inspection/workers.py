@@ -11,7 +11,7 @@ from docket.ledger.fleet import WorkerReport, worker_name
 from docket.ledger.queries import FoundTask, Source, TaskQuery
 from docket.model.times import from_ms
 
-from .details import TaskProgress, as_progress
+from .task import TaskProgress, as_progress
 
 if TYPE_CHECKING:
     from docket.docket import Docket

@@ -1,4 +1,4 @@
-"""The result of a finished task for a display: its type and its size. Nothing is unpickled."""
+"""Results and tracebacks of finished tasks, as far as they can be shown without decoding them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from docket.codec.codecs import CODEC_IDS
 from docket.codec.envelope import ENCRYPTED, HEADER_SIZE
 from docket.errors import DocketError, ResultExpired, Undecodable
 from docket.execution.stored_results import StoredEnding, fetch_ending
-from docket.ledger.endings import VALUE
+from docket.ledger.endings import ERROR, VALUE
 from docket.model.states import ExecutionState
+from docket.storage.letters import SEALED_TRACEBACK, LetterRecord
 from docket.storage.records import FinishedRecord
 
 if TYPE_CHECKING:
@@ -125,3 +126,28 @@ def pickled_type(body: bytes) -> str | None:
         # Any bytes may be here.
         return "str" if names else None
     return "str" if names else None
+
+
+async def traceback_of(docket: Docket, key: str, record: FinishedRecord) -> str | None:
+    """The traceback in a finished record. None if there is none, or if this process does not have
+    the key to open it."""
+    try:
+        stored = await fetch_ending(docket, key, record)
+        if stored.kind != ERROR or not stored.payload:
+            return None
+        return docket.payloads.open_traceback(key, record.epoch, record.state, stored.payload)
+    except (Undecodable, DocketError):
+        return None
+
+
+def traceback_in_letter(docket: Docket, record: LetterRecord) -> str | None:
+    """The traceback in a dead letter. None if there is none, or if this process does not have the
+    key to open it."""
+    if not record.traceback:
+        return None
+    if not record.flags & SEALED_TRACEBACK:
+        return record.traceback.decode("utf-8", "backslashreplace")
+    try:
+        return docket.payloads.open_traceback(record.key, record.epoch, ExecutionState.FAILED, record.traceback)
+    except Undecodable:
+        return None
