@@ -1,12 +1,15 @@
-"""Helpers for asyncio: cancel tasks reliably, and pause between attempts."""
+"""Helpers for asyncio: cancel tasks reliably, pause
+between attempts, and call what blocks in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import random
+import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 _AGAIN_SECONDS = 0.2
 # The last wait for cancelled tasks, once it is late.
@@ -65,3 +68,28 @@ class Backoff:
 
     async def pause(self) -> None:
         await asyncio.sleep(self.next_pause())
+
+
+T = TypeVar("T")
+
+
+def start_in_thread(function: Callable[..., T], *args: Any) -> Future[T]:
+    """Calls the function in a new thread, which does not keep
+    the process alive. The future cannot be cancelled."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=f"docket - {getattr(function, '__name__', 'thread')}", daemon=True).start()
+    return future
+
+
+async def in_thread(function: Callable[..., T], *args: Any) -> T:
+    """Runs a blocking call in a thread and returns its result. If the caller is cancelled, the
+    thread goes on."""
+    return await asyncio.wrap_future(start_in_thread(function, *args))

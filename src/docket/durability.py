@@ -14,8 +14,9 @@ from docket.errors import NotDurable, ServerUnreachable
 from docket.execution import Execution
 from docket.ledger import EnqueueResult, Ledger, NewTask
 from docket.model.times import duration_ms
-from docket.storage.faults import ServerGone, ServerSilent
-from docket.storage.urls import ServerKind
+
+from .storage.client.faults import ServerGone, ServerSilent
+from .storage.client.urls import ServerKind
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4
 # Nothing is sent with less time than this for the answer, or than a quarter of the patience:

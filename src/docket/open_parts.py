@@ -11,11 +11,12 @@ from docket.ledger import Batcher, Ledger, ProgressChange, Unwritten
 from docket.ledger.tasks import BATCH
 from docket.model.times import duration_ms
 from docket.scheduler import Scheduler
-from docket.storage.data_safety import warn_of_missing_replica
 from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
-from docket.storage.urls import ServerKind, parse
+
+from .storage.client.urls import ServerKind, parse
+from .storage.server import warn_of_missing_replica
 
 if TYPE_CHECKING:
     from docket.docket import Docket

@@ -32,7 +32,7 @@ from docket.dead import Letter, Report
 from docket.dependencies import Cooldown
 from docket.ledger.letters import LetterRow
 from docket.settings import change_settings
-from docket.storage.faults import ServerGone
+from docket.storage.client.faults import ServerGone
 from tests.nodes import keys_like
 from tests.times import later
 

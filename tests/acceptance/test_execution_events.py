@@ -9,7 +9,7 @@ from docket import Docket, ExecutionState, NotOpen, Progress, Worker
 from docket.execution import Execution, ExecutionProgress, ProgressEvent, StateEvent
 from docket.execution.waiting import listening
 from docket.ledger import TaskStatus
-from docket.storage.urls import ServerKind
+from docket.storage.client.urls import ServerKind
 from tests.running import run_everything, running
 from tests.times import later, soon
 from tests.waiting import eventually, within

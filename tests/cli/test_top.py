@@ -14,8 +14,8 @@ import pytest
 from docket import Docket, Worker
 from docket.cli.top_screen import sparkline
 from docket.inspection.live import Observer
-from docket.storage.acl import AclRole, channel_rules, rules
 from docket.storage.keys import Keys
+from docket.storage.permissions import AclRole, channel_rules, rules
 from docket.testing.servers import ServerProcess
 from tests.waiting import eventually, eventually_blocking, within
 

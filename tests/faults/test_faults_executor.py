@@ -14,7 +14,7 @@ import pytest
 
 from docket import Docket, Worker
 from docket.errors import ServerUnreachable
-from docket.storage import hosts
+from docket.storage.client import hosts
 from docket.testing.servers import find_binaries, make_certificates
 from tests.waiting import WAIT_LIMIT, ends, eventually
 

@@ -15,9 +15,8 @@ from redis.exceptions import RedisError
 from docket import CurrentExecution, Docket, Execution, ExecutionCancelled, ExecutionState
 from docket.errors import ServerUnreachable
 from docket.storage import subscriptions
-from docket.storage.node_watch import NodeWatch
-from docket.storage.pipeline import Pipeline
-from docket.storage.sentinel_watch import SentinelWatch
+from docket.storage.client.node_watch import NodeWatch, SentinelWatch
+from docket.storage.client.pipeline import Pipeline
 from docket.testing.servers import Cluster, Sentinels, ServerProcess
 from tests.waiting import SECONDS, WAIT_LIMIT, eventually
 

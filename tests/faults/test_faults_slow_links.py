@@ -27,7 +27,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     small rates, so that the tests take seconds."""
     monkeypatch.setattr(storage_server, "ANSWER_SECONDS", 0.6)
     monkeypatch.setattr(settlement_writer, "ANSWER_SECONDS", 0.6, raising=False)
-    monkeypatch.setattr("docket.storage.pipeline.SLOWEST_BYTES_PER_SECOND", 1e9, raising=False)
+    monkeypatch.setattr("docket.storage.client.pipeline.SLOWEST_BYTES_PER_SECOND", 1e9, raising=False)
 
 
 async def test_endings_that_are_late_together_are_written_in_smaller_batches(harness: Harness, impatient: None) -> None:

@@ -12,8 +12,8 @@ import redis.exceptions
 
 from docket import ConcurrencyLimit, Docket, Worker
 from docket.errors import ServerUnreachable, ServerUnsuitable
-from docket.storage import connection
 from docket.storage import server as storage_server
+from docket.storage.client import connection
 from tests.waiting import SECONDS, ends, eventually, within
 
 from .conftest import Harness

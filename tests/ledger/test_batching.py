@@ -9,7 +9,7 @@ import pytest
 
 from docket.ledger import Batcher
 from docket.ledger.batcher import BATCH_BYTES
-from docket.storage.faults import ServerSilent
+from docket.storage.client.faults import ServerSilent
 
 
 class Line:

@@ -11,7 +11,7 @@ import pytest
 from docket.storage.embedded.data_folder import open_log, prepare_folder
 from docket.storage.embedded.errors import EngineError
 from docket.storage.embedded.keeper import START_LOCK
-from docket.storage.embedded.locks import try_lock
+from docket.storage.embedded.processes import try_lock
 from docket.storage.embedded.server_commands import LOG, Answer, ask
 
 STRANGER = 54_321

@@ -14,7 +14,7 @@ from docket.cli import app
 from docket.cli.logs import Format, Level, SafeLines, logging_to_stdout
 from docket.errors import UnknownScheme
 from docket.model.texts import as_json_line
-from docket.storage.urls import hide_password, parse
+from docket.storage.client.urls import hide_password, parse
 from tests.running import run_everything
 
 URLS = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from docket.storage.connection import Connection
+from docket.storage.client.connection import Connection
 from docket.testing.servers import ServerProcess
 
 from .scripted_server import ScriptedServer, client_of

@@ -29,8 +29,8 @@ from docket import (
 from docket.dependencies import Debounce
 from docket.errors import NotPermitted
 from docket.inspection.live import Observer
-from docket.storage.acl import AclRole, channel_rules, commands, key_rule, rules
 from docket.storage.keys import Keys
+from docket.storage.permissions import AclRole, channel_rules, commands, key_rule, rules
 from docket.testing.servers import Cluster, ServerNotFound, ServerProcess
 from tests.running import running
 from tests.waiting import SECONDS, WAIT_LIMIT, eventually

@@ -10,8 +10,8 @@ from redis.exceptions import ResponseError
 
 from docket.errors import DocketError
 from docket.model.states import ExecutionState
-from docket.storage.connections import run_script
-from docket.storage.faults import translate
+from docket.storage.client.faults import translate
+from docket.storage.client.redis_py import run_script
 from docket.storage.letters import read_letter
 from docket.storage.records import FAILED_ATTEMPT, RETRIED, TaskRecord, read_finished, read_run, read_task
 from docket.storage.repairs import careful_form

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from docket.storage.blocking_connection import BlockingConnection
-from docket.storage.connection import Connection
+from docket.storage.client.connection import BlockingConnection, Connection
 from tests.waiting import eventually
 
 from .conftest import SECONDS, RealServer

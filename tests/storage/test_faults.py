@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from docket.errors import TRANSIENT, ServerFull, ServerUnsuitable
-from docket.storage.faults import ServerUnavailable, translate
+from docket.storage.client.faults import ServerUnavailable, translate
 
 OLD = (
     "Error running script (call to f_4c9943745933dc18d487e96bcdc3f1f44991f058): "

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from docket.storage import node_connections, primary_check
-from docket.storage.connection import Connection
-from docket.storage.node_connections import NodeConnections
-from docket.storage.nodes import Agreement, NodeAddress, SentinelNodes
+from docket.storage.client import node_connections
+from docket.storage.client.connection import Connection
+from docket.storage.client.node_connections import NodeConnections
+from docket.storage.client.nodes import Agreement, NodeAddress, SentinelNodes
 from docket.storage.scripts import load
 from tests.waiting import WAIT_LIMIT, eventually
 
@@ -98,7 +98,7 @@ class Writes:
 @pytest.fixture
 async def writes(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Writes]:
     # No write of these tests is slow.
-    monkeypatch.setattr(primary_check, "SLOW_SECONDS", 3600.0)
+    monkeypatch.setattr(node_connections, "SLOW_SECONDS", 3600.0)
     async with AsyncExitStack() as stack:
         yield Writes(stack)
 
@@ -176,13 +176,13 @@ async def test_a_replica_that_came_and_was_promoted_since_the_last_write_is_noti
     writes: Writes, monkeypatch: pytest.MonkeyPatch, known: Agreement, limit: str
 ) -> None:
     """The primary has the same replicas as before, and all of them confirm."""
-    monkeypatch.setattr(primary_check, "RETURN_SECONDS", 3600.0)
-    monkeypatch.setattr(primary_check, "IDLE_SECONDS", 3600.0)
+    monkeypatch.setattr(node_connections, "RETURN_SECONDS", 3600.0)
+    monkeypatch.setattr(node_connections, "IDLE_SECONDS", 3600.0)
     writes.sentinels.known = known
     assert [await writes.confirmed() for _ in range(3)] == [True] * 3
     assert writes.sentinels.asked == 1
     # From here on, this time is over before the next write.
-    monkeypatch.setattr(primary_check, limit, 0.0)
+    monkeypatch.setattr(node_connections, limit, 0.0)
     writes.connection.pipeline = object()
     assert await writes.confirmed()
     writes.sentinels.agree = False
@@ -244,13 +244,13 @@ async def unreadable(*words: str) -> bytes:
 async def test_a_replica_that_lags_delays_one_write_and_is_waited_for_again_later(
     writes: Writes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(primary_check, "SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(primary_check, "LAG_SECONDS", 3600.0)
+    monkeypatch.setattr(node_connections, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(node_connections, "LAG_SECONDS", 3600.0)
     writes.connection.replicas = 2
     await writes.confirmed()
     writes.connection.late = 1
     assert [await writes.confirmed() for _ in range(3)] == [True] * 3
-    monkeypatch.setattr(primary_check, "LAG_SECONDS", 0.0)
+    monkeypatch.setattr(node_connections, "LAG_SECONDS", 0.0)
     await writes.confirmed()
     await writes.confirmed()
     assert writes.connection.waited_for == [1, 2, 1, 1, 1, 2]

@@ -11,7 +11,7 @@ import pytest
 from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from docket.storage.nodes import Agreement, NoAnswer, NodeAddress, SentinelNodes, first_answer
+from docket.storage.client.nodes import Agreement, NoAnswer, NodeAddress, SentinelNodes, first_answer
 from docket.testing.servers import Sentinels
 from tests.waiting import eventually_blocking
 
@@ -269,7 +269,7 @@ def test_nobody_waits_again_for_a_sentinel_that_was_silent(monkeypatch: pytest.M
         nodes = SentinelNodes(addresses, "main", {}, tls=False)
         assert nodes.find(0, 60.0) == ("127.0.0.1", 6379)
         # Now the others may take as long as they like, and this one is not waited for.
-        monkeypatch.setattr("docket.storage.nodes._OTHERS_SECONDS", 3600.0)
+        monkeypatch.setattr("docket.storage.client.nodes._OTHERS_SECONDS", 3600.0)
         assert nodes.find(0, 3600.0) == ("127.0.0.1", 6379)
     finally:
         for listener in listeners:

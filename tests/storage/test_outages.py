@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from docket.errors import ServerUnreachable
-from docket.storage import outages as module
-from docket.storage.outages import ECHO_SECONDS, Outages
+from docket.storage.client import outages as module
+from docket.storage.client.outages import ECHO_SECONDS, Outages
 
 GONE = ServerUnreachable("the server closed the connection")
 TRYING, BACK = "trying again until the server is back", "the server is back after"

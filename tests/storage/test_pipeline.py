@@ -15,8 +15,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from docket.storage.connection import Connection, open_pipeline
-from docket.storage.pipeline import Pipeline, keep_listening
+from docket.storage.client.connection import Connection, open_pipeline
+from docket.storage.client.pipeline import Pipeline, keep_listening
 from docket.storage.scripts import Script
 from tests.waiting import eventually
 

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from docket.errors import NotOpen, ServerUnsuitable
-from docket.storage import event_tap, subscriptions
-from docket.storage.event_tap import tap_events
+from docket.storage import subscriptions
 from docket.storage.keys import Keys
 from docket.storage.server import Server
-from docket.storage.subscriptions import Subscriptions
+from docket.storage.subscriptions import Subscriptions, tap_events
 
 from .conftest import SECONDS, RealServer
 from .scripted_server import ScriptedServer, plainly
@@ -157,7 +156,7 @@ async def test_closing_while_somebody_waits_for_an_answer_leaves_nothing_behind(
 async def test_an_overhearer_hears_again_after_its_connection_was_killed(
     server: Server, blocking: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_tap, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(subscriptions, "TAP_PAUSE_SECONDS", 0)
     keys, ready, heard = Keys("test"), asyncio.Event(), asyncio.Queue[tuple[str, bytes]]()
     refusals: list[str | None] = []
     task = asyncio.create_task(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docket.errors import UnknownScheme
-from docket.storage.urls import ServerKind, parse
+from docket.storage.client.urls import ServerKind, parse
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
 from docket.docket import Docket
 from docket.settings import settings_of
+from docket.storage.client.urls import ServerKind
 from docket.storage.server import Server
-from docket.storage.urls import ServerKind
 
 _dumps: Callable[[Any], bytes] = cast(Any, cloudpickle).dumps
 

@@ -10,7 +10,7 @@ from docket.cli.docket_options import on_docket
 from docket.cli.output import write_json
 from docket.cli.support.flags import Json
 from docket.docket import Docket
-from docket.storage.acl import AclRole, rules
+from docket.storage.permissions import AclRole, rules
 
 app: typer.Typer = typer.Typer(add_completion=False)
 

@@ -16,7 +16,7 @@ from docket.cli.output import printable, write_json
 from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.ledger.function_cancels import FunctionCancels, cancel_function
-from docket.storage.urls import hide_password
+from docket.storage.client.urls import hide_password
 
 app: typer.Typer = typer.Typer(add_completion=False)
 

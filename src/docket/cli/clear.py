@@ -16,7 +16,7 @@ from docket.cli.support.flags import Json
 from docket.docket import Docket
 from docket.inspection.snapshot import count_waiting
 from docket.model.states import ExecutionState
-from docket.storage.urls import hide_password
+from docket.storage.client.urls import hide_password
 
 app: typer.Typer = typer.Typer(add_completion=False)
 

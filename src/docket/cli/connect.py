@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from docket.cli.failures import CommandFailed, WrongUsage
 from docket.docket import Docket
 from docket.ledger.audit import acting_as, process_actor
-from docket.storage.urls import ServerKind, hide_password, parse
+from docket.storage.client.urls import ServerKind, hide_password, parse
 
 T = TypeVar("T")
 

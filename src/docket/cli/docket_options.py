@@ -17,7 +17,7 @@ from docket.docket import Docket
 from docket.errors import DocketError
 from docket.model.options import NAMED_OBJECT, Option, declared_options
 from docket.settings import change_settings, is_open
-from docket.storage.urls import hide_password
+from docket.storage.client.urls import hide_password
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

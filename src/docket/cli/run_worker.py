@@ -15,7 +15,7 @@ from docket.cli.health_pipe import HealthPipe
 from docket.cli.recycling import Recycling
 from docket.cli.task_modules import check_tasks, load_dependencies
 from docket.cli.worker_options import STANDARD_TASKS, WorkerOptions
-from docket.storage.urls import ServerKind, parse
+from docket.storage.client.urls import ServerKind, parse
 from docket.worker import Worker
 from docket.worker.program import run_program
 

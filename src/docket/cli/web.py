@@ -20,7 +20,7 @@ from docket.cli.output import printable
 from docket.cli.support.flags import whole_number
 from docket.docket import Docket
 from docket.settings import settings_of
-from docket.storage.urls import hide_password
+from docket.storage.client.urls import hide_password
 from docket.web import Guard
 from docket.web import app as dashboard
 from docket.web.serving import listen, serving

@@ -22,7 +22,7 @@ from docket.ledger.queries import CensusRow, FoundTask
 from docket.ledger.tasks import UnknownFunction
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
-from docket.storage.event_tap import OnEvent, tap_events
+from docket.storage.subscriptions import OnEvent, tap_events
 
 from .snapshot import WorkerInfo, arguments_in_words, list_tasks, read_workers
 from .statistics import Stats, read_statistics

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from docket.storage.faults import ServerSilent
+from docket.storage.client.faults import ServerSilent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from typing import Any
 
-from docket.storage.blocking_connection import BlockingConnection
-from docket.storage.faults import SERVER_ERRORS
+from docket.storage.client.connection import BlockingConnection
+from docket.storage.client.faults import SERVER_ERRORS
 from docket.storage.keys import GROUP, text_bytes
 
 from .deliveries import entry_key

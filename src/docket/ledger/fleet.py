@@ -14,9 +14,9 @@ from typing import Any, cast
 from docket.codec.packing import pack, unpack
 from docket.errors import WorkerLost
 from docket.model.times import from_ms, to_ms
-from docket.storage.consumers import consumers_without_lease
-from docket.storage.faults import DamagedData
+from docket.storage.client.faults import DamagedData
 from docket.storage.keys import GROUP, bytes_text, segment, text_bytes
+from docket.storage.server import consumers_without_lease
 
 from .calls import Area, ScriptCalls
 from .endings import LOST_TEXT, lost_endings, own_ending

@@ -1,43 +1,55 @@
-"""One server as docket uses it: opening and greeting it, commands and scripts, and typed errors."""
+"""One server as docket uses it: opening and greeting it, commands and scripts, typed errors, and
+warnings of settings that may lose tasks."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
+import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redis.credentials import CredentialProvider
-from redis.exceptions import MovedError
+from redis.exceptions import AuthenticationError, MovedError, ResponseError
 
-from docket._aio import Backoff
-from docket.errors import ServerUnreachable, ServerUnsuitable
+from docket._aio import Backoff, in_thread
+from docket.errors import DocketError, NotOpen, ServerUnreachable, ServerUnsuitable
 from docket.model.clock import TaskClock, shared_clock
 
-from .attempts import SharedAttempt, Turns
-from .blocking_calls import BlockingCalls
-from .blocking_connection import BlockingConnection
-from .clients import Clients
-from .connection import Connection
-from .connections import ThreadedClient
-from .credentials import bounded
-from .engines import folder_engine, memory_engine
-from .faults import SERVER_ERRORS, ServerSilent, is_about_certificates, is_from_the_wrong_node
-from .keys import text_bytes
-from .node_connections import ConnectionsBySlot, NodeConnections
-from .node_watch import start_watches
-from .nodes import nodes_of
-from .outages import Outages
-from .pipeline import Pipeline
+from .client.attempts import SharedAttempt, Turns
+from .client.clients import Clients
+from .client.connection import BlockingConnection, Connection
+from .client.credentials import bounded
+from .client.faults import (
+    SERVER_ERRORS,
+    ServerSilent,
+    ServerUnavailable,
+    is_about_certificates,
+    is_from_the_wrong_node,
+    translate,
+)
+from .client.node_connections import ConnectionsBySlot, NodeConnections
+from .client.node_watch import start_watches
+from .client.nodes import nodes_of
+from .client.outages import Outages
+from .client.pipeline import Pipeline
+from .client.redis_py import ThreadedClient, run_script
+from .client.urls import Address, ServerKind, hide_password, parse
+from .keys import Keys, text_bytes
+from .permissions import refusal
 from .scripts import load
-from .server_version import server_version
-from .threads import in_thread
-from .urls import Address, ServerKind, hide_password, parse
 
 if TYPE_CHECKING:
-    from .embedded import FolderEngine
+    from .embedded import EngineAddress, FolderEngine
 
+
+logger: logging.Logger = logging.getLogger("docket.storage")
+
+OLDEST_SERVER = (6, 2)
 # How long an answer may take before the connection counts as dead.
 ANSWER_SECONDS = 5.0
 # The share of the connecting time that a credential provider may take. Less than the whole, so that
@@ -49,9 +61,15 @@ BLOCK_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # The directions of large values: to the server, and from it.
 STORING, FETCHING = range(2)
+# Consumers in one request.
+CONSUMERS_PAGE = 500
+_VOLATILE_RISK = (
+    "the windows of cooldowns, debounces and rate limits (so that tasks run too soon or too often) and the records and "
+    "results of finished tasks"
+)
 
 
-class Server(BlockingCalls):
+class Server:
     """The connections of one docket to its server. An async context manager.
 
     It can be entered while the server is unreachable: calls fail until the server answers. With
@@ -68,7 +86,18 @@ class Server(BlockingCalls):
         name: str = "docket",
     ) -> None:
         address = parse(url)
-        super().__init__(hide_password(url), credential_provider, address.options.get("username"))
+        self.shown_url: str = hide_password(url)
+        self.credential_provider: CredentialProvider | None = credential_provider
+        # Entered, greeted and not closed.
+        self._is_usable = False
+        self._closed = False
+        # For the explanation of a refusal: the user, and the keys of the docket.
+        self._user = (
+            "of the credential provider"
+            if credential_provider is not None
+            else repr(address.options.get("username") or "default")
+        )
+        self.keys: Keys | None = None
         self.url = url
         # The docket's. The names of asyncio tasks begin with it.
         self.name: str = name
@@ -228,6 +257,44 @@ class Server(BlockingCalls):
         known = self._connections
         return self._clients.threaded_client(known.nodes, key, patience, lambda: self.outages.count + known.moves)
 
+    # Calls of threads, and typed errors
+
+    def run_blocking(self, client: Any, script: str, keys: Sequence[bytes], *args: bytes | str) -> Any:
+        """Runs a script on a client of `threaded_client`, for code outside the event loop."""
+        if self._closed:
+            raise self._not_open()
+        try:
+            return run_script(client, load(script), keys, args)
+        except SERVER_ERRORS as error:
+            raise self.explain(error) from error
+
+    def unblock(self, client: Any, id: int) -> None:
+        """Ends the blocking read of another connection, as if its time were over, if the server
+        permits that."""
+        try:
+            client.execute_command("CLIENT", "UNBLOCK", id)
+        except ResponseError:
+            # The server does not permit it. The read ends by itself.
+            return
+        except SERVER_ERRORS as error:
+            raise self.explain(error) from error
+
+    def explain(self, error: BaseException) -> BaseException:
+        """The typed error for a failed call. After the docket is closed that is NotOpen; every
+        other error may be transient."""
+        if self._closed:
+            return self._not_open()
+        if self._is_usable and self.credential_provider is not None and isinstance(error, AuthenticationError):
+            # Credentials that are rotated may be revoked between the provider's answer and the
+            # login. The next connection calls the provider again.
+            return ServerUnavailable(f"{self.shown_url}: {error}")
+        return refusal(error, self.shown_url, self._user, self.keys) or translate(error, self.shown_url) or error
+
+    def _not_open(self) -> NotOpen:
+        return NotOpen(f"{self.shown_url}: the docket was closed")
+
+    # Opening and greeting
+
     async def _open_clients(self) -> None:
         """Starts the embedded engine if the URL asks for one. Its address may differ each time."""
         address = parse(self.url)
@@ -295,3 +362,105 @@ class Server(BlockingCalls):
         self.engine_name, self.engine_version = server_version(info, self.shown_url)
         self._is_usable = not self._closed
         self.outages.passed(self)
+
+
+def memory_engine(name: str) -> EngineAddress:
+    return _embedded(f"memory://{name}").memory_engine(name)
+
+
+def folder_engine(folder: Path) -> FolderEngine:
+    return _embedded(f"embedded://{folder}").FolderEngine(folder)
+
+
+def _embedded(url: str) -> Any:
+    try:
+        return importlib.import_module("docket.storage.embedded")
+    except ModuleNotFoundError as error:
+        raise ServerUnsuitable(
+            f"{url}: the embedded engine cannot run on this system, which has no {error.name}; name a server with redis://…"
+        ) from error
+
+
+def server_version(text: bytes, where: str) -> tuple[str, str]:
+    """The server's name and version, from the answer to `INFO server`. Raises ServerUnsuitable if
+    docket cannot use it."""
+    lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
+    info = {name: value for name, colon, value in lines if colon}
+    name = "valkey" if "valkey_version" in info else "redis"
+    version = str(info.get("valkey_version") or info.get("redis_version"))
+    if tuple(int(n) for n in str(info.get("redis_version", "7.2")).split(".")[:2]) < OLDEST_SERVER:
+        raise ServerUnsuitable(f"{where}: server {version} is too old; docket needs Redis 6.2 or Valkey 7.2")
+    return name, version
+
+
+def consumers_without_lease(
+    server: Server, client: Any, streams: Sequence[str], group: str, leases: str
+) -> list[bytes]:
+    """The consumers of the streams that have no lease. `client` is a client of
+    `threaded_client()`."""
+    try:
+        names: set[bytes] = set()
+        for stream in streams:
+            # Without the stream or its group there are no consumers.
+            with contextlib.suppress(ResponseError):
+                # Each row is a list: b"name", the name, and more.
+                names.update(row[1] for row in client.execute_command("XINFO", "CONSUMERS", stream, group))
+        listed, ends = sorted(names), list[Any]()
+        for start in range(0, len(listed), CONSUMERS_PAGE):
+            ends += client.execute_command("ZMSCORE", leases, *listed[start : start + CONSUMERS_PAGE])
+    except SERVER_ERRORS as error:
+        raise server.explain(error) from error
+    return [name for name, end in zip(listed, ends, strict=True) if end is None]
+
+
+async def warn_of_data_loss(server: Server, key: bytes) -> None:
+    """Warns, once per worker, if the server may delete tasks or does not keep them."""
+    try:
+        await _warn_of_eviction(server, key)
+        if server.address.kind is not ServerKind.MEMORY:
+            await _warn_of_restarts(server, key)
+    except DocketError:
+        # Managed servers often forbid CONFIG, so the settings are unknown.
+        return
+
+
+async def warn_of_missing_replica(server: Server, key: bytes) -> None:
+    """Warns, once per docket, if every `add` will
+    have to wait for a replica that does not exist."""
+    if not server.is_reached or server.address.kind is ServerKind.MEMORY:
+        return
+    try:
+        info = await server.ask(key, "INFO", "replication")
+    except DocketError:
+        return
+    if b"connected_slaves:0" in info:
+        logger.warning(
+            '%s has no replica: with durability="replica" every add raises NotDurable until a replica is connected',
+            server.shown_url,
+        )
+
+
+async def _warn_of_eviction(server: Server, key: bytes) -> None:
+    policy = await _setting(server, key, "maxmemory-policy")
+    if policy and policy != "noeviction":
+        # The volatile policies delete only keys that expire.
+        risk = _VOLATILE_RISK if policy.startswith("volatile") else "tasks that wait"
+        logger.warning(
+            "%s has maxmemory-policy %s: when memory runs short it will delete %s. Set maxmemory-policy to noeviction",
+            server.shown_url, policy, risk,
+        )  # fmt: skip
+
+
+async def _warn_of_restarts(server: Server, key: bytes) -> None:
+    if await _setting(server, key, "appendonly") == "no" and await _setting(server, key, "save") == "":
+        logger.warning(
+            '%s has appendonly no and save "": it keeps nothing on disk, so a restart loses all tasks. '
+            "Set appendonly to yes",
+            server.shown_url,
+        )
+
+
+async def _setting(server: Server, key: bytes, name: str) -> str | None:
+    """The value of a setting of the server; None if the server does not have it."""
+    found = await server.ask(key, "CONFIG", "GET", name)
+    return found[1].decode() if len(found) > 1 else None

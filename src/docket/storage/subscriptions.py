@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,12 @@ from docket._aio import Backoff, cancel_and_wait
 from docket.errors import DocketError, NotOpen, ServerUnsuitable
 from docket.model.texts import escaped
 
-from .ignored_messages import IgnoredMessages
-from .keys import Keys
-from .pipeline import Pipeline, keep_listening
+from .client.pipeline import Pipeline, keep_listening
+from .keys import Keys, bytes_text
 from .server import ANSWER_SECONDS, Server
 
 logger: logging.Logger = logging.getLogger("docket.storage")
+
 
 Listener = Callable[[bytes], None]
 
@@ -236,3 +237,113 @@ def _fail(confirmation: asyncio.Future[None], error: Exception) -> None:
         confirmation.set_exception(error)
         # The waiting callers get the error. Without a caller it needs no report.
         confirmation.exception()
+
+
+# After this many seconds without a message the connection has to answer a PING.
+TAP_SILENCE_SECONDS = 10.0
+TAP_PAUSE_SECONDS = 1.0
+
+OnEvent = Callable[[str, bytes], None]
+OnRefused = Callable[[str | None], None]
+
+
+async def tap_events(
+    server: Server, keys: Keys, on_event: OnEvent, ready: asyncio.Event, on_refused: OnRefused
+) -> None:
+    """Calls `on_event(task key, event)` for every event until cancelled. Sets `ready` once the
+    subscription is confirmed or refused. `on_refused` gets the refusal of the server, and None once
+    it permits the subscription.
+
+    A lost connection is opened again. Events sent in between are lost: this is for rates and
+    displays, not for code that needs every event.
+    """
+    beginning, pattern = keys.any_task_channel
+
+    def on_message(message: list[Any]) -> None:
+        if isinstance(message, Exception):
+            raise message
+        if message[0] == b"pmessage":
+            on_event(bytes_text(message[2][len(beginning) :]), message[3].partition(b"\n")[0])
+        elif message[0] == b"psubscribe":
+            on_refused(None)
+            ready.set()
+
+    while True:
+        pipeline = None
+        try:
+            pipeline = await server.subscription_pipeline(on_message)
+            pipeline.send("PSUBSCRIBE", pattern)
+            await keep_listening(pipeline, TAP_SILENCE_SECONDS)
+        except (TimeoutError, RedisError, OSError, ValueError, ServerUnsuitable) as error:
+            # ValueError: another program publishes messages on docket's channels that are not
+            # events.
+            logger.debug("event tap: %s; connecting again", error)
+            explained = server.explain(error)
+            if isinstance(explained, ServerUnsuitable):
+                on_refused(str(explained))
+                ready.set()
+            await asyncio.sleep(TAP_PAUSE_SECONDS)
+        finally:
+            if pipeline is not None:
+                pipeline.close()
+
+
+LOG_SECONDS = 60.0
+INQUIRY_SECONDS = 1.0
+
+
+class IgnoredMessages:
+    """Counts the messages that a process ignores, and logs them once a minute at most."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._since_log = 0
+        self._logged_at: float | None = None
+
+    def note(self, kind: str) -> bool:
+        """`kind` says what the message was taken for: a
+        delivery, an ending, … Returns whether it was logged."""
+        self._since_log += 1
+        now = time.monotonic()
+        if self._logged_at is not None and now - self._logged_at < LOG_SECONDS:
+            return False
+        logger.warning(
+            "docket %s: %d messages that no script has sent were ignored, the last one about %s; somebody else publishes "
+            "on docket's channels, or runs another release (docs/security.md)",
+            escaped(self._name),
+            self._since_log,
+            kind,
+        )
+        self._logged_at, self._since_log = now, 0
+        return True
+
+
+class Inquiry:
+    """Asks the server instead of believing a message: at once, but once a second at most. The last
+    request is never dropped."""
+
+    def __init__(self, ask: Callable[[], None]) -> None:
+        self._ask = ask
+        self._asked_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def request(self) -> None:
+        if self._timer is not None:
+            return
+        now = time.monotonic()
+        if self._asked_at is None or now - self._asked_at >= INQUIRY_SECONDS:
+            self._asked_at = now
+            self._ask()
+        else:
+            wait = self._asked_at + INQUIRY_SECONDS - now
+            self._timer = asyncio.get_running_loop().call_later(wait, self._later)
+
+    def close(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _later(self) -> None:
+        self._timer = None
+        self._asked_at = time.monotonic()
+        self._ask()

@@ -8,11 +8,10 @@ import contextlib
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT
 from docket.ledger.rules import StrikeStore
-from docket.storage.ignored_messages import Inquiry
+from docket.storage.client.outages import Outages
 from docket.storage.keys import Keys
-from docket.storage.outages import Outages
 from docket.storage.server import Server
-from docket.storage.subscriptions import Subscriptions
+from docket.storage.subscriptions import Inquiry, Subscriptions
 
 from .in_force import StrikesInForce
 

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from docket.codec import Payloads
+from docket.storage.client.urls import ServerKind, parse
 from docket.storage.keys import Keys
 from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
-from docket.storage.urls import ServerKind, parse
 
 from .conditions import TaskToMatch
 from .follower import StrikeFollower

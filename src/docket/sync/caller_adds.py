@@ -16,7 +16,7 @@ from docket.execution import Execution
 from docket.ledger import EnqueueResult, NewTask
 from docket.ledger.tasks import ENQUEUE_BATCH
 from docket.scheduler import weigh
-from docket.storage.caller_client import CallerClient
+from docket.storage.client.clients import CallerClient
 from docket.storage.server import ANSWER_SECONDS
 
 from .loop_thread import LoopThread

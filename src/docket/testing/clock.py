@@ -13,7 +13,7 @@ from typing import Self
 from docket.docket import Docket
 from docket.ledger.queries import EVERY_TASK, FoundTask, Source
 from docket.model.times import to_ms
-from docket.storage.urls import ServerKind
+from docket.storage.client.urls import ServerKind
 from docket.worker import Worker
 
 _POLL_SECONDS = 0.001

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.exceptions import HTTPException
 
 from docket import errors
-from docket.storage.faults import DamagedData
+from docket.storage.client.faults import DamagedData
 
 # How soon a page whose server is away asks again.
 HEAL_SECONDS = 3

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from docket._aio import cancel_and_wait
 from docket.docket import Docket
 from docket.inspection.live import tapped_events
-from docket.storage.event_tap import OnEvent
+from docket.storage.subscriptions import OnEvent
 
 
 class SharedTap:

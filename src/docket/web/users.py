@@ -15,7 +15,7 @@ from pathlib import Path
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse
 
-from docket.storage.threads import in_thread
+from docket._aio import in_thread
 
 from .guards import Answer, Role, Visitor
 

@@ -13,8 +13,8 @@ from docket._aio import cancel_and_wait
 from docket.dependencies import plan_for
 from docket.errors import NotOpen
 from docket.model.times import duration_ms
-from docket.storage.data_safety import warn_of_data_loss
 from docket.storage.scripts import load_all
+from docket.storage.server import warn_of_data_loss
 
 from .children.children import Children
 from .claiming.deferred_tasks import DeferredTasks, UnknownFunctions

@@ -7,8 +7,8 @@ import abc
 from docket._aio import Backoff
 from docket.errors import TRANSIENT, DocketError
 from docket.instrumentation import REDIS_DISRUPTIONS, suppress_traces
-from docket.storage.faults import DamagedData
-from docket.storage.outages import Outages
+from docket.storage.client.faults import DamagedData
+from docket.storage.client.outages import Outages
 
 
 class Service(abc.ABC):

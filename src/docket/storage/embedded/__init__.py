@@ -5,10 +5,11 @@
 that names the folder. Both return an address to which the caller connects.
 """
 
-from docket.storage.embedded.address import EngineAddress
 from docket.storage.embedded.binary import find_server
 from docket.storage.embedded.errors import EngineError
 from docket.storage.embedded.folder import FolderEngine
 from docket.storage.embedded.memory import memory_engine
+
+from .server_commands import EngineAddress
 
 __all__ = ["EngineAddress", "EngineError", "FolderEngine", "find_server", "memory_engine"]

@@ -7,10 +7,11 @@ import os
 import stat
 from pathlib import Path
 
-from docket.storage.embedded.address import fits_a_socket, short_temporary_folder
 from docket.storage.embedded.errors import EngineError
 from docket.storage.embedded.keeper import ALIAS, START_LOCK
 from docket.storage.embedded.server_commands import LOG, SOCKET
+
+from .server_commands import fits_a_socket, short_temporary_folder
 
 _SPACE_PROBE = "space.probe"
 _SPACE_NEEDED = 64 * 1024

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Literal
 
 from docket.storage.embedded import keeper
-from docket.storage.embedded.address import EngineAddress
 from docket.storage.embedded.binary import find_server
 from docket.storage.embedded.data_folder import check_space, open_log, prepare_folder, short_socket_path
 from docket.storage.embedded.errors import EngineError, explained, failed_to_start
-from docket.storage.embedded.locks import alone, is_open_at, try_lock, try_lock_folder
 from docket.storage.embedded.processes import no_forks, python_program, spawn_detached
 from docket.storage.embedded.server_commands import LOG, Answer, Patience, ask, last_words, server_command
+
+from .processes import alone, is_open_at, try_lock, try_lock_folder
+from .server_commands import EngineAddress
 
 Fsync = Literal["everysec", "always"]
 

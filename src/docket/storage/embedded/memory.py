@@ -9,7 +9,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from docket.storage.embedded.address import EngineAddress, short_temporary_folder
 from docket.storage.embedded.binary import find_server
 from docket.storage.embedded.errors import EngineError, explained, failed_to_start
 from docket.storage.embedded.processes import no_forks, spawn_detached
@@ -23,6 +22,8 @@ from docket.storage.embedded.server_commands import (
     listens,
     server_command,
 )
+
+from .server_commands import EngineAddress, short_temporary_folder
 
 _DATABASES = 100_000
 _EXIT_STATUS = "exit-status"

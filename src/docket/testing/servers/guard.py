@@ -10,7 +10,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from docket.storage.embedded.address import short_temporary_folder
+from docket.storage.embedded.server_commands import short_temporary_folder
 
 # The longest path of a socket below the folder: <number>/socket.
 _LONGEST_NAME = "123456/socket"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from docket.storage.control_client import control_client
+from docket.storage.client.clients import control_client
 from docket.storage.embedded.server_commands import Answer, ask, last_words
 
 from .binaries import Binary, ServerNotFound, find_binary

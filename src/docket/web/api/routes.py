@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from docket.errors import DocketError
-from docket.storage.urls import hide_password
+from docket.storage.client.urls import hide_password
 from docket.web.actions import ACTIONS, Action, carry_out, check_role
 from docket.web.bodies import read_json_body
 from docket.web.dashboard import Dashboard, in_time

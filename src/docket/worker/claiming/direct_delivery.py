@@ -16,9 +16,8 @@ from hmac import compare_digest
 from docket.codec.packing import unpack_from_script
 from docket.errors import TRANSIENT, Undecodable
 from docket.ledger import Delivery, Ledger, ReservedSlot, SlotOffer
-from docket.storage.ignored_messages import Inquiry
 from docket.storage.keys import bytes_text
-from docket.storage.subscriptions import Subscriptions
+from docket.storage.subscriptions import Inquiry, Subscriptions
 from docket.worker.running.slots import Slots
 
 logger: logging.Logger = logging.getLogger("docket.worker")

@@ -16,7 +16,7 @@ from docket._aio import Backoff
 from docket.errors import DocketError, NotOpen
 from docket.ledger import Ledger, Renewal
 from docket.ledger.values import OFFER_MS
-from docket.storage.faults import SERVER_ERRORS, is_cut_off
+from docket.storage.client.faults import SERVER_ERRORS, is_cut_off
 from docket.worker.fleet.duties import Duties
 
 from .lease import SHORTEST_PATIENCE, Lease

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 from docket.codec.proofs import PROOF_SIZE, proven_body
 from docket.ledger import Ledger
-from docket.storage.ignored_messages import Inquiry
-from docket.storage.subscriptions import Subscriptions
+from docket.storage.subscriptions import Inquiry, Subscriptions
 from docket.worker.fleet.duties import Duties
 from docket.worker.running.runs import CancelReason, Runs
 

@@ -12,8 +12,8 @@ from docket.codec.proofs import proven_body
 from docket.errors import UnknownKey
 from docket.ledger import SettleResult, hold
 from docket.ledger.rules import WHOLE_DOCKET
-from docket.storage.ignored_messages import Inquiry
 from docket.storage.records import IN_FRONT, read_task
+from docket.storage.subscriptions import Inquiry
 from docket.strikelist.conditions import Index, TaskToMatch
 from docket.strikelist.pauses import Pause
 from docket.worker.lease.registration import Registration

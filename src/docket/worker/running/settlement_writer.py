@@ -16,7 +16,7 @@ from docket.ledger.batcher import BATCH_BYTES, batch_end
 from docket.ledger.statistics import with_kind
 from docket.ledger.tasks import BATCH
 from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
-from docket.storage.pipeline import SLOWEST_BYTES_PER_SECOND
+from docket.storage.client.pipeline import SLOWEST_BYTES_PER_SECOND
 from docket.storage.server import ANSWER_SECONDS
 
 logger: logging.Logger = logging.getLogger("docket.worker")

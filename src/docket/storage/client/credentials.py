@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from . import threads
+from docket._aio import start_in_thread
 
 Login = tuple[str] | tuple[str, str]
 
@@ -125,7 +125,7 @@ class BoundedCredentials(CredentialProvider):
 
     def _begin_in_thread(self) -> concurrent.futures.Future[Login]:
         self._begin()
-        asking = threads.start(self._provider.get_credentials)
+        asking = start_in_thread(self._provider.get_credentials)
         asking.add_done_callback(self._ended)
         return asking
 

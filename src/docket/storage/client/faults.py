@@ -28,8 +28,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from docket.errors import DocketError, ServerFull, ServerUnreachable, ServerUnsuitable
-
-from .scripts import with_place
+from docket.storage.scripts import with_place
 
 
 class ServerGone(RedisConnectionError, ServerUnreachable):

@@ -21,8 +21,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from .connections import take_transport
 from .faults import mark_sent
+from .redis_py import take_transport
 
 Words = tuple[bytes | str | int, ...]
 # The stub of hiredis accepts only commands of one word.

@@ -10,7 +10,7 @@ import socket
 import threading
 from concurrent.futures import Future
 
-from . import threads
+from docket._aio import start_in_thread
 
 Name = tuple[str, int]
 # Re-entrant, because the callback of a lookup that is already done runs at once.
@@ -64,7 +64,7 @@ def _resolve_once(host: str, port: int) -> Future[list[str]]:
     with _lock:
         found = _under_way.get(name)
         if found is None:
-            found = _under_way[name] = threads.start(_resolve, host, port)
+            found = _under_way[name] = start_in_thread(_resolve, host, port)
             found.add_done_callback(lambda future: _note(name, future))
     return found
 

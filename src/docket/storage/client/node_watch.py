@@ -1,4 +1,5 @@
-"""Hears from a sentinel that another server is the primary now (docs/design/replicas.md)."""
+"""Notices that a docket has another node: the old one is silent, or a sentinel reports a fail-over
+(docs/design/replicas.md)."""
 
 from __future__ import annotations
 
@@ -6,20 +7,67 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from docket._aio import Backoff, cancel_and_wait
 
-from .connection import open_pipeline
+from .clients import Clients
+from .connection import Connection, open_pipeline
 from .faults import SERVER_ERRORS
 from .node_connections import NodeConnections
-from .nodes import NodeAddress, SentinelNodes
+from .nodes import NodeAddress, Nodes, SentinelNodes
 from .pipeline import keep_listening
+
+# A node that has sent nothing for this long has to answer a PING, within the same time.
+SILENCE_SECONDS = 1.0
+# The time between two questions where the node is.
+ASK_SECONDS = 0.5
+
+
+def start_watches(nodes: Nodes | None, connections: NodeConnections, clients: Clients, stack: AsyncExitStack) -> None:
+    """A single server needs none. The stack ends the watches."""
+    if nodes is not None:
+        NodeWatch(connections).start(stack)
+    if isinstance(nodes, SentinelNodes):
+        client_of = partial(clients.sentinel_client, options=nodes.options)
+        SentinelWatch(nodes, connections, client_of).start(stack)
+
+
+class NodeWatch:
+    """For clusters and sentinels. A node that is paused or cut off closes no connection. Its
+    replica takes over long before a command on the old connection would time out."""
+
+    def __init__(self, connections: NodeConnections) -> None:
+        self._connections = connections
+
+    def start(self, stack: AsyncExitStack) -> None:
+        """The stack ends the watch."""
+        watching = asyncio.create_task(self._run(), name=f"{self._connections.name} - node watch")
+        stack.push_async_callback(cancel_and_wait, [watching], "docket closes")
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(ASK_SECONDS)
+            for slot, connection in list(self._connections.ordinary.items()):
+                await self._watch(slot, connection)
+
+    async def _watch(self, slot: int, connection: Connection) -> None:
+        """Asks for the node of the slot until it answers or the slot has moved."""
+        if not await connection.is_silent(SILENCE_SECONDS):
+            return
+        moves = connection.moves
+        silent_since = connection.heard_at
+        while connection.moves == moves and connection.heard_at == silent_since:
+            with contextlib.suppress(*SERVER_ERRORS):
+                await self._connections.look_up(slot)
+            await asyncio.sleep(ASK_SECONDS)
+
 
 # The sentinel that leads a fail-over knows first (promoted), then all of them (switch).
 CHANNELS = (b"+promoted-slave", b"+switch-master")
 # A sentinel that has sent nothing for this long has to answer a PING, within the same time.
-SILENCE_SECONDS = 5.0
+SENTINEL_SILENCE_SECONDS = 5.0
 _ANSWER_SECONDS = 5.0
 _LONGEST_PAUSE = 2.0
 # After a report docket asks more than once: on a busy machine some sentinels answer too late to be
@@ -59,7 +107,7 @@ class SentinelWatch:
             try:
                 pipeline = await open_pipeline(self._client_of(address), _ANSWER_SECONDS, self._on_message)
                 pipeline.send("SUBSCRIBE", *CHANNELS)
-                await keep_listening(pipeline, SILENCE_SECONDS)
+                await keep_listening(pipeline, SENTINEL_SILENCE_SECONDS)
             except SERVER_ERRORS:
                 # The other sentinels are as good, and services report an outage of the server.
                 number += 1

@@ -14,6 +14,7 @@ from docket.errors import TRANSIENT, DocketError
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
+
 T = TypeVar("T")
 
 # The longest pause between two attempts of a step.

@@ -16,16 +16,25 @@ from typing import Any, cast
 
 from redis import connection as blocking
 from redis.asyncio import connection as aio
+from redis.exceptions import (
+    AskError,
+    ClusterCrossSlotError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    NoScriptError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from docket.storage.repairs import careful_form, is_damage, unwrap
+from docket.storage.scripts import Script, mark_script
 
 from .credentials import BoundedCredentials, TimedCredentials
 from .faults import mark_sent
 from .hosts import addresses, addresses_within
-from .repairs import careful_form, is_damage, unwrap
-from .replies import ParseError, error_parser
-from .scripts import Script, mark_script
 from .urls import Address
 
 # The least time for a step of a connection: a time-out of zero would make the socket non-blocking.
@@ -215,3 +224,32 @@ def _threaded_class(address: Address) -> type[_Timed]:
     if "path" in address.options:
         return _TimedUnix
     return _TimedTLS if address.tls else _TimedTCP
+
+
+ParseError = Callable[[str], Exception]
+
+# redis-py before 6 knows these only on the connections of its own cluster client.
+_OF_CLUSTERS: dict[str, Callable[[str], Exception]] = {
+    "ASK": AskError,
+    "TRYAGAIN": TryAgainError,
+    "MOVED": MovedError,
+    "CLUSTERDOWN": ClusterDownError,
+    "CROSSSLOT": ClusterCrossSlotError,
+    "MASTERDOWN": MasterDownError,
+}
+
+
+def error_parser(parser: Any) -> ParseError:
+    """A parser that turns the text of an error into an exception, the same for every release of
+    redis-py."""
+    parse: ParseError = parser.parse_error
+    return parse if "MOVED" in parser.EXCEPTION_CLASSES else _with_clusters(parse)
+
+
+def _with_clusters(parse: ParseError) -> ParseError:
+    def parse_error(text: str) -> Exception:
+        code, _, rest = text.partition(" ")
+        known = _OF_CLUSTERS.get(code)
+        return parse(text) if known is None else known(rest)
+
+    return parse_error

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import select
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
+import redis
 import redis.asyncio as aioredis
 from redis.asyncio.connection import BlockingConnectionPool
 from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
-from .connections import ThreadedClient, async_class
-from .keys import text_bytes
+from docket.storage.keys import text_bytes
+
 from .nodes import NodeAddress, Nodes
-from .urls import Address
-from .user_client import user_client
+from .redis_py import ThreadedClient, async_class
+from .urls import Address, ServerKind
 
 # Ordinary traffic is batched, so a handful of connections serve any concurrency.
 CONNECTIONS = 8
@@ -120,3 +124,82 @@ class Clients:
             return found
 
         return ThreadedClient(self.address, options, patience, outages)
+
+
+def user_client(address: Address, options: dict[str, Any], stack: AsyncExitStack) -> Any:
+    """The client of a cluster or of a master behind sentinels; None for any other server."""
+    if address.kind is ServerKind.CLUSTER:
+        options.pop("db")
+        return aioredis.RedisCluster(ssl=address.tls, retry=AsyncRetry(NoBackoff(), 0), **options)
+    if address.kind is not ServerKind.SENTINEL:
+        return None
+    sentinel: Any = Sentinel(
+        address.sentinels,
+        sentinel_kwargs=_to_sentinels(address, options),
+        ssl=address.tls,
+        retry=AsyncRetry(NoBackoff(), 0),
+        **options,
+    )
+    for client in sentinel.sentinels:
+        stack.push_async_callback(client.aclose)
+    return sentinel.master_for(address.service)
+
+
+def _to_sentinels(address: Address, options: dict[str, Any]) -> dict[str, Any]:
+    """The options for connections to the sentinels: a login of their own, and the same TLS, since
+    their password must not travel in the clear either."""
+    shared = {name: value for name, value in options.items() if name.startswith(("ssl_", "socket_", "protocol"))}
+    return {**shared, **address.sentinel_options, "ssl": address.tls, "retry": AsyncRetry(NoBackoff(), 0)}
+
+
+# After a pause this long the caller opens a new connection: a firewall may have dropped the old one
+# silently.
+_LONGEST_IDLE_SECONDS = 60.0
+
+
+class CallerClient:
+    """Sends commands, one at a time. It notices before a command if the server has closed the
+    connection meanwhile: after the command, nobody could tell whether it arrived."""
+
+    def __init__(self, client: ThreadedClient) -> None:
+        self._client = client
+        self._used_at = 0.0
+
+    def execute_command(self, *words: Any) -> Any:
+        """Raises the errors of redis-py. After any error the next command opens a new
+        connection."""
+        now = time.monotonic()
+        if now - self._used_at > _LONGEST_IDLE_SECONDS or self._has_news():
+            self._client.close()
+        self._used_at = now
+        try:
+            return self._client.execute_command(*words)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                # The caller was interrupted, and the answer is still to come.
+                self._client.close()
+            raise
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _has_news(self) -> bool:
+        """Whether there is something to read. No answer is open, so that is the end of the
+        connection."""
+        socket = self._client.open_socket
+        if socket is None:
+            return False
+        poll = select.poll()
+        poll.register(socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+
+def control_client(socket_path: str, *, user: str | None = None, password: str | None = None, **options: Any) -> Any:
+    """A client that reports the first error instead of trying again. The caller closes it."""
+    return redis.Redis(
+        unix_socket_path=socket_path,
+        username=user,
+        password=password,
+        retry=Retry(NoBackoff(), 0),
+        **options,
+    )

@@ -22,7 +22,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from . import threads
+from docket._aio import start_in_thread
+
 from .urls import Address, ServerKind
 
 # How long the other sentinels may take after the first answer.
@@ -309,7 +310,7 @@ def first_answer(
             address = waiting.pop(0)
             # Half for the connection and half for the answer: their own time-out errors say more
             # than an error of this function would.
-            asked[threads.start(question, address, left * 0.45)] = address
+            asked[start_in_thread(question, address, left * 0.45)] = address
         done, _ = wait(asked, share if waiting else left, FIRST_COMPLETED)
         for answer in done:
             address = asked.pop(answer)
@@ -338,7 +339,7 @@ def all_answers(
     this function keeps the set up to date."""
     deadline = time.monotonic() + patience
     # Half for the connection and half for the answer.
-    asked = {threads.start(question, address, patience * 0.45): address for address in addresses}
+    asked = {start_in_thread(question, address, patience * 0.45): address for address in addresses}
     silent &= set(asked.values())
     answers: list[T] = []
     trouble: Exception = RedisConnectionError("none is known")
