@@ -10,7 +10,7 @@ from chaos.model import Model, Request
 from chaos.work import BY_FUNCTION, ENDLESS, NAMING
 from chaos.work.base import CANCELLED, COMPLETED, FAILED
 from chaos.work.changes import strikable
-from docket.model.losses import MAX_LOSSES
+from docket.model.bounds import MAX_LOSSES
 
 from .base import Violation
 

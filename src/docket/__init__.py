@@ -85,13 +85,14 @@ if TYPE_CHECKING:
     from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
     from docket.inspection.statistics import FunctionStats, Period, Stats
     from docket.ledger.history import FinishedRun
-    from docket.model.ending_kinds import EndingKind
     from docket.model.histograms import Histogram
-    from docket.model.keeping import Keep
     from docket.operator_verbs import CancelReport
     from docket.strikelist import StrikeList
     from docket.strikelist.pauses import Pause
     from docket.worker import Worker
+
+    from .model.retention import Keep
+    from .model.states import EndingKind
 
 __all__ = [
     "Agenda",

@@ -15,8 +15,9 @@ from docket.errors import DocketError
 from docket.instrumentation import suppress_traces
 from docket.ledger import Ledger
 from docket.ledger.fleet import PRODUCER, Declaration
-from docket.model.keeping import Keep
 from docket.model.times import duration_ms
+
+from .model.retention import Keep
 
 if TYPE_CHECKING:
     from docket.docket import Docket

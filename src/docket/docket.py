@@ -35,9 +35,7 @@ from docket.inspection.executions import find_execution
 from docket.inspection.snapshot import DocketSnapshot, RunningExecution, WorkerInfo
 from docket.instrumentation import inject_context, is_tracing
 from docket.ledger import Ledger, ProgressChange, Unwritten
-from docket.model.keeping import Keep, as_keep, check_keep
 from docket.model.loggers import protect_own_loggers
-from docket.model.losses import MAX_LOSSES, check_max_losses
 from docket.model.options import EVERYWHERE, NAMED_OBJECT, WORKERS, DeclaredOption, Option, check_options
 from docket.open_parts import OpenParts, name_keys
 from docket.operator_verbs import OperatorVerbs
@@ -50,6 +48,9 @@ from docket.strikelist import StrikeList
 from docket.strikelist.pauses import Pauses
 from docket.strikelist.values import RuleValues
 from docket.tasks import standard_tasks
+
+from .model.bounds import MAX_LOSSES, check_max_losses
+from .model.retention import Keep, as_keep, check_keep
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

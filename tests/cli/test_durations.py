@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from docket.model.durations import read_duration, write_duration
+from docket.model.amounts import read_duration, write_duration
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 import docket
 from docket.codec import Keyring, Payloads
-from docket.codec.tracebacks import LONGEST_TRACEBACK, cut_middle, failure_place, traceback_text
+from docket.codec.error_texts import LONGEST_TRACEBACK, cut_middle, failure_place, traceback_text
 from docket.errors import PayloadRefused, TaskFailed
 from docket.model.states import ExecutionState
 

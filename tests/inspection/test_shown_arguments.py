@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from docket import Docket, Keyring, Logged, Perpetual, Worker
 from docket.cli import app
-from docket.codec.call_headers import pack_headers, shown_arguments
+from docket.codec.payloads import pack_headers, shown_arguments
 from docket.execution.arguments import note_function, shower
 from docket.inspection.live import Observer
 from docket.ledger.queries import FoundTask, Source, TaskQuery

@@ -16,9 +16,8 @@ from docket.ledger.endings import Ending, ending_event
 from docket.ledger.history import FinishedRun
 from docket.ledger.settlements import as_going_on
 from docket.ledger.statistics import OTHERS, Row
-from docket.model.ending_kinds import EndingKind
-from docket.model.keeping import NOTHING, Keep
-from docket.model.states import ExecutionState
+from docket.model.retention import NOTHING, Keep
+from docket.model.states import EndingKind, ExecutionState
 
 from .ledger_client import TTL_MS, LedgerClient, completed
 from .test_statistics import MINUTE, NOON, counted, hold

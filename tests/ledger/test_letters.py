@@ -23,7 +23,7 @@ from docket.ledger.letters import (
 from docket.ledger.payloads import call_payload
 from docket.ledger.settlements import Settlement, as_chain_end, finish, reschedule, with_ending
 from docket.ledger.values import Seed
-from docket.model.keeping import Keep
+from docket.model.retention import Keep
 from docket.model.states import ExecutionState
 from docket.storage.letters import read_letter
 from docket.storage.records import FINISHED_HEADER, REVIVED

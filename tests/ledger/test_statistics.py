@@ -11,9 +11,8 @@ from docket.ledger import Delivery, Ledger, Settlement, SettleResult, requeue, r
 from docket.ledger import statistics as counts
 from docket.ledger.endings import Ending
 from docket.ledger.statistics import OTHERS, Row, cell_of, cell_without_times
-from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
-from docket.model.states import ExecutionState
+from docket.model.states import KIND_NUMBERS, EndingKind, ExecutionState
 
 from .ledger_client import LedgerClient, completed, ended, new_task
 

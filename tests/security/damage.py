@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from docket.codec import Payloads
-from docket.codec.call_headers import pack_headers, shown_arguments
+from docket.codec.error_texts import append_traceback
 from docket.codec.packing import pack, pack_for_script
+from docket.codec.payloads import pack_headers, shown_arguments
 from docket.codec.proofs import proof, proven_body
-from docket.codec.remote_tracebacks import append_traceback
 from docket.execution.events import announces_end, read_ending_message, read_event
 from docket.execution.progress import progress_event, read_progress
 from docket.ledger import read_failed_attempts

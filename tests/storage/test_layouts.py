@@ -12,8 +12,7 @@ from docket.ledger import history, settlements, statistics
 from docket.ledger.deliveries import CLAIM_ROW
 from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL
 from docket.ledger.letters import DeathCause, LetterNote
-from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
-from docket.model.states import STATE_NUMBERS
+from docket.model.states import KIND_NUMBERS, STATE_NUMBERS, EndingKind
 from docket.storage import letters, records
 from docket.storage.keys import GROUP, Keys
 from docket.storage.layouts import Layout

@@ -15,8 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from docket.codec.codecs import PICKLE
-from docket.codec.error_texts import class_name, error_text, printable
-from docket.codec.tracebacks import failure_place
+from docket.codec.error_texts import class_name, error_text, failure_place, printable
 from docket.dependencies import (
     CompletionHandler,
     FailureHandler,

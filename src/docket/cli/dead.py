@@ -19,7 +19,7 @@ from docket.cli.support.flags import Json, duration, positive, tasks_option
 from docket.cli.task_modules import check_tasks
 from docket.dead import Kind, Letter, Overview, Report
 from docket.docket import Docket
-from docket.model.sizes import show_size
+from docket.model.amounts import show_size
 from docket.model.texts import escaped_lines
 
 app: typer.Typer = typer.Typer(

@@ -14,7 +14,7 @@ from docket.cli.support.flags import Json, duration
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.ledger.history import FAILURE_KINDS, FinishedRun
-from docket.model.ending_kinds import EndingKind
+from docket.model.states import EndingKind
 
 app: typer.Typer = typer.Typer(add_completion=False)
 

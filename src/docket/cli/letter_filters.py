@@ -12,7 +12,7 @@ import typer
 
 from docket.cli.failures import WrongUsage
 from docket.docket import Docket
-from docket.model.durations import read_duration
+from docket.model.amounts import read_duration
 from docket.model.typed_texts import TYPES, read_value
 
 R = TypeVar("R")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from docket.child.memory import memory_in_use
-from docket.model.sizes import show_size
+from docket.model.amounts import show_size
 from docket.worker import Worker
 
 

@@ -14,8 +14,8 @@ from docket.cli.support.flags import Json, duration
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.inspection.statistics import FunctionStats, Stats
-from docket.model.ending_kinds import EndingKind
 from docket.model.histograms import Histogram
+from docket.model.states import EndingKind
 
 app: typer.Typer = typer.Typer(add_completion=False)
 

@@ -12,9 +12,16 @@ import cloudpickle  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
 from docket.errors import TaskFailed, Undecodable, Unserializable
 
-from .error_texts import LONGEST_TEXT, as_ordinary, as_task_failed, error_text
-from .remote_tracebacks import add_traceback, append_traceback, split_traceback
-from .tracebacks import traceback_text
+from .error_texts import (
+    LONGEST_TEXT,
+    add_traceback,
+    append_traceback,
+    as_ordinary,
+    as_task_failed,
+    error_text,
+    split_traceback,
+    traceback_text,
+)
 
 _loads = pickle.loads
 _dumps = pickle.dumps

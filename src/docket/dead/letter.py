@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from docket.codec.call_headers import shown_arguments
+from docket.codec.payloads import shown_arguments
 from docket.errors import Undecodable
 from docket.inspection.executions import StoredExecution
 from docket.inspection.results import traceback_in_letter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uncalled_for import Dependency
 
 from docket.execution.context import WorkerContext
-from docket.model.keeping import check_age
+from docket.model.retention import check_age
 from docket.model.times import duration_ms
 
 from .plan import plan_for

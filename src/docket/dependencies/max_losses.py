@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uncalled_for import Dependency
 
 from docket.execution.context import WorkerContext
-from docket.model.losses import check_max_losses
+from docket.model.bounds import check_max_losses
 
 from .plan import plan_for
 

@@ -12,7 +12,7 @@ from uncalled_for import Dependency, get_dependency_parameters
 
 from docket.execution.arguments import display_name
 from docket.execution.context import WorkerContext
-from docket.model.sizes import MIB, read_size, show_size
+from docket.model.amounts import MIB, read_size, show_size
 
 from .current import is_current_worker
 

@@ -16,9 +16,8 @@ from docket.ledger.fleet import as_json, manual_run_id
 from docket.ledger.letters import DeathCause, LetterNote, RunNote
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.statistics import cell_of
-from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
-from docket.model.keeping import Keep
-from docket.model.states import ExecutionState
+from docket.model.retention import Keep
+from docket.model.states import KIND_NUMBERS, EndingKind, ExecutionState
 
 if TYPE_CHECKING:
     from .execution import Execution, NextRun

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from docket.codec import Payloads
-from docket.codec.envelope import enveloped
+from docket.codec.envelopes import enveloped
 from docket.errors import (
     ExecutionCancelled,
     PayloadRefused,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from docket.codec.call_headers import shown_arguments
+from docket.codec.payloads import shown_arguments
 from docket.errors import Undecodable
 from docket.execution import Execution
 from docket.execution.execution import from_record

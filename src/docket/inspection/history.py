@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from docket.ledger.history import FAILURE_KINDS, FinishedRun
-from docket.model.ending_kinds import EndingKind
+from docket.model.states import EndingKind
 from docket.model.times import FIRST, LAST, check_type, from_ms, to_ms
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from docket.codec.codecs import CODEC_IDS
-from docket.codec.envelope import ENCRYPTED, HEADER_SIZE
+from docket.codec.envelopes import ENCRYPTED, HEADER_SIZE
 from docket.errors import DocketError, ResultExpired, Undecodable
 from docket.execution.stored_results import StoredEnding, fetch_ending
 from docket.ledger.endings import ERROR, VALUE

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from docket.ledger.statistics import HOUR_MINUTES, MINUTE_MS, OTHERS, Row, Sample
-from docket.model.ending_kinds import EndingKind
 from docket.model.histograms import Histogram
+from docket.model.states import EndingKind
 from docket.model.times import check_type, duration_ms, from_ms, to_ms
 
 if TYPE_CHECKING:

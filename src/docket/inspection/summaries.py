@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from docket.codec.call_headers import shown_arguments
+from docket.codec.payloads import shown_arguments
 from docket.errors import Undecodable
 from docket.ledger import Ending, Ledger, TaskStatus, read_ending
 from docket.ledger.fleet import worker_name

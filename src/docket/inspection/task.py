@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from docket.codec.call_headers import read_trace, shown_arguments
 from docket.codec.codecs import CODEC_IDS
-from docket.codec.envelope import ENCRYPTED, HEADER_SIZE, SIGNED
+from docket.codec.envelopes import ENCRYPTED, HEADER_SIZE, SIGNED
+from docket.codec.payloads import read_trace, shown_arguments
 from docket.execution.progress import read_progress
 from docket.ledger import FailedAttempt, TaskStatus, read_ending, read_failed_attempts
 from docket.ledger.letters import finished_record

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from docket.codec.envelope import HEADER_SIZE, is_newer
+from docket.codec.envelopes import HEADER_SIZE, is_newer
 from docket.errors import Undecodable, UnknownVersion
 from docket.ledger import Ending, read_ending
 from docket.ledger.facts import Delay, FullLimit, TaskFacts

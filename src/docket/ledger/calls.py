@@ -7,8 +7,8 @@ from typing import Any
 
 from docket.codec.packing import pack_for_script, script_packer
 from docket.codec.proofs import new_secret
-from docket.model.keeping import Keep
-from docket.model.losses import MAX_LOSSES
+from docket.model.bounds import MAX_LOSSES
+from docket.model.retention import Keep
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server
 

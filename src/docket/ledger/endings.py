@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from docket.codec.packing import pack, unpack
 from docket.errors import DocketError, TaskNotRegistered, Undecodable, WorkerLost
-from docket.model.losses import MOST_LOSSES
+from docket.model.bounds import MOST_LOSSES
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from docket.codec.packing import unpack_from_script
-from docket.model.ending_kinds import KINDS_BY_NUMBER, EndingKind
+from docket.model.states import KINDS_BY_NUMBER, EndingKind
 from docket.model.times import from_ms
 from docket.storage.keys import bytes_text, text_bytes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from docket.model.keeping import Keep
-from docket.model.losses import MAX_LOSSES
+from docket.model.bounds import MAX_LOSSES
+from docket.model.retention import Keep
 from docket.model.times import from_ms
 from docket.storage.keys import Keys, text_bytes
 from docket.storage.server import Server

@@ -13,7 +13,7 @@ from typing import Any
 
 from docket.codec.packing import pack, unpack, unpack_from_script
 from docket.errors import Undecodable
-from docket.model.keeping import LETTERS, SIZE, Keep
+from docket.model.retention import LETTERS, SIZE, Keep
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.letters import SEALED_TRACEBACK, LetterRecord, read_letter

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from docket.model.ending_kinds import NO_MEASURES
-from docket.model.states import STATE_NUMBERS, ExecutionState
+from docket.model.states import NO_MEASURES, STATE_NUMBERS, ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
 
 from .endings import Ending, ending_event

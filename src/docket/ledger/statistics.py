@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from docket.codec.packing import unpack_row
-from docket.model.ending_kinds import KINDS_BY_NUMBER, EndingKind
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
+from docket.model.states import KINDS_BY_NUMBER, EndingKind
 from docket.storage.keys import bytes_text, text_bytes
 
 from .calls import Area

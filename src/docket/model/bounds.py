@@ -1,6 +1,9 @@
-"""The longest keys, names and messages that docket stores (docs/security.md)."""
+"""The bounds of what docket stores: the longest keys, names and messages (docs/security.md), and
+the number of losses after which it buries a task."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from docket.errors import TooLong
 
@@ -37,3 +40,20 @@ def _check(what: str, text: str, most: int) -> None:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > most:
         raise TooLong(f"{what} has {size:,} bytes; docket stores {most:,} at most ({text[:40]!r}…)")
+
+
+# The default. A task with this many losses is buried if
+# it was the only run of its worker at the last loss.
+MAX_LOSSES = 3
+# A task record has seven bits for the count.
+MOST_LOSSES = 127
+
+
+def check_max_losses(what: str, count: Any) -> int:
+    """Returns the count. Raises a TypeError or ValueError
+    that names the setting if the count is not valid."""
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise TypeError(f"{what}: a number of losses is an int, not {type(count).__name__}")
+    if not 1 <= count <= MOST_LOSSES:
+        raise ValueError(f"{what}: {count} must be from 1 to {MOST_LOSSES}")
+    return count

@@ -13,7 +13,7 @@ from dataclasses import dataclass, is_dataclass
 from datetime import timedelta
 from typing import Any, cast, get_args, get_type_hints
 
-from .durations import write_duration
+from .amounts import write_duration
 from .times import check_durations
 
 # The command line names the object: `module:name`.

@@ -1,4 +1,5 @@
-"""The states of a task."""
+"""The states of a task, and the ways in which a run, or a task without a run, ends, as statistics
+count them (docs/design/statistics.md)."""
 
 from __future__ import annotations
 
@@ -39,3 +40,33 @@ class Disposition(enum.Enum):
     FAILED = "failed"
     SUPERSEDED = "superseded"
     LOADED = "loaded"
+
+
+class EndingKind(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bare value
+    """How a run ended, or a task that ended without a run. Each kind equals its value, so it can be
+    compared with plain strings."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    RETRIED = "retried"
+    CANCELLED = "cancelled"
+    STRUCK = "struck"
+    DROPPED = "dropped"
+    BURIED = "buried"
+    UNREADABLE = "unreadable"
+    UNKNOWN_FUNCTION = "unknown_function"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+
+    __hash__ = str.__hash__
+
+
+# What statistics add up over all runs, besides the counts: the name of each number. A settlement
+# carries them in this order.
+MEASURES = ("run_seconds",)
+NO_MEASURES = (0.0,) * len(MEASURES)
+
+# The numbers in stored counts, from 1. lua/parts/statistics.lua has the same numbers.
+KINDS_BY_NUMBER = dict(enumerate(EndingKind, 1))
+KIND_NUMBERS = {kind: number for number, kind in KINDS_BY_NUMBER.items()}

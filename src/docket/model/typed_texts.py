@@ -8,7 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from .durations import read_duration
+from .amounts import read_duration
 
 
 def _boolean(text: str) -> bool:

@@ -18,7 +18,7 @@ from redis.exceptions import AuthenticationError, MovedError, ResponseError
 
 from docket._aio import Backoff, in_thread
 from docket.errors import DocketError, NotOpen, ServerUnreachable, ServerUnsuitable
-from docket.model.clock import TaskClock, shared_clock
+from docket.model.times import TaskClock, shared_clock
 
 from .client.attempts import SharedAttempt, Turns
 from .client.clients import Clients

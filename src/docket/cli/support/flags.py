@@ -11,9 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.model.durations import read_duration, write_duration
+from docket.model.amounts import read_duration, read_size, write_duration
 from docket.model.options import DeclaredOption
-from docket.model.sizes import read_size
 
 Json = Annotated[bool, typer.Option("--json", envvar="DOCKET_JSON", help="Write JSON, for other programs.")]
 NewKey = Annotated[

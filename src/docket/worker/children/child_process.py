@@ -20,7 +20,7 @@ from docket.child.settings import ChildSettings
 from docket.child.shared_counters import SharedCounters, new_memory
 from docket.child.tickets import Tickets
 from docket.errors import ProcessLost
-from docket.model.sizes import show_size
+from docket.model.amounts import show_size
 
 from .child_channel import ChildChannel
 from .child_runs import ChildCall, ChildRuns, NeverBegan

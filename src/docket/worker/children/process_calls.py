@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from docket.child.messages import MessageKind, RunRequest, RunResult
 from docket.codec.codecs import PICKLE
-from docket.codec.remote_tracebacks import RemoteTraceback, split_traceback
+from docket.codec.error_texts import RemoteTraceback, split_traceback
 from docket.dependencies import (
     AdmissionBlocked,
     Plan,

@@ -10,7 +10,7 @@ from typing import Any
 
 from docket.instrumentation import TASKS_CANCELLED, TASKS_COMPLETED, TASKS_FAILED
 from docket.ledger import Ledger, Reclaimed, Renewal
-from docket.model.sizes import show_size
+from docket.model.amounts import show_size
 from docket.worker.fleet.duties import Duties
 
 from .lease import Lease

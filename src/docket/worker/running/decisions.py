@@ -28,7 +28,7 @@ from docket.dependencies import (
 from docket.execution import Execution
 from docket.execution.execution import NextRun
 from docket.ledger import Settlement, as_blocked, as_chain_end, as_going_on, as_retry, requeue, reschedule
-from docket.model.ending_kinds import EndingKind
+from docket.model.states import EndingKind
 from docket.model.times import duration_ms
 from docket.worker.claiming.deferred_tasks import DeferredTasks, RedeliveryDelays
 

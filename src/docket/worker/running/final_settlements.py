@@ -8,8 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from docket._version import __version__
-from docket.codec.error_texts import class_name
-from docket.codec.tracebacks import failure_place
+from docket.codec.error_texts import class_name, failure_place
 from docket.dependencies import TaskOutcome, kept_age_ms, logged_fingerprints
 from docket.errors import PayloadRefused, TooLong, Undecodable
 from docket.instrumentation import inject_context

@@ -38,7 +38,7 @@ from docket.instrumentation import (
     is_measured,
 )
 from docket.ledger import Settlement
-from docket.model.ending_kinds import EndingKind
+from docket.model.states import EndingKind
 from docket.model.texts import escaped
 from docket.model.times import from_ms
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from docket.ledger import Settlement, SettleResult, requeue
 from docket.ledger.statistics import cell_of, cell_without_times
-from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
+from docket.model.states import KIND_NUMBERS, EndingKind
 
 from .reporter import Reporter
 from .runs import CancelReason, Run, RunEnd, Runs, Unwritten

@@ -23,8 +23,7 @@ from docket.errors import PayloadRefused, UnknownKey, UnknownVersion
 from docket.execution.execution import from_record
 from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import SettleResult, unknown_function
-from docket.model.ending_kinds import EndingKind
-from docket.model.states import ExecutionState
+from docket.model.states import EndingKind, ExecutionState
 from docket.model.times import from_ms
 from docket.storage.records import STORED_APART, is_stored_apart, read_task
 from docket.worker.claiming.deferred_tasks import UnknownFunctions, not_registered

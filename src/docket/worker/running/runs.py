@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from docket.dependencies import AdmissionBlocked, Resolved, TaskOutcome
 from docket.execution import Execution
 from docket.ledger import Settlement
-from docket.model.ending_kinds import EndingKind
+from docket.model.states import EndingKind
 
 
 class CancelReason(enum.Enum):

@@ -15,7 +15,7 @@ from docket.ledger import Ledger, Settlement, SettleResult, SlotOffer, requeue
 from docket.ledger.batcher import BATCH_BYTES, batch_end
 from docket.ledger.statistics import with_kind
 from docket.ledger.tasks import BATCH
-from docket.model.ending_kinds import KIND_NUMBERS, EndingKind
+from docket.model.states import KIND_NUMBERS, EndingKind
 from docket.storage.client.pipeline import SLOWEST_BYTES_PER_SECOND
 from docket.storage.server import ANSWER_SECONDS
 

@@ -103,7 +103,7 @@ local function real_ms()
   return t[1] * 1000 + math.floor(t[2] / 1000), t[1] * 1000000 + t[2]
 end
 
--- The time for tasks. A test may stop their clock (model/clock.py): then a second key, a NUL and
+-- The time for tasks. A test may stop their clock (model/times.py): then a second key, a NUL and
 -- digits, has the time.
 local function server_ms()
   if not KEYS[2] then return real_ms() end

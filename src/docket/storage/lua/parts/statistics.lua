@@ -2,7 +2,7 @@
 -- same numbers; a test compares the two.
 -- uses: keys, records, history
 
--- Ending kinds (model/ending_kinds.py). Scripts count these themselves; all others come from
+-- Ending kinds (model/states.py). Scripts count these themselves; all others come from
 -- workers.
 local CANCELLED_KIND, BURIED_KIND, UNKNOWN_FUNCTION_KIND, LOST_KIND = 5, 8, 10, 12
 local SUCCEEDED_KIND = 1
