@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from docket.cli.web import is_local
-from docket.web.users import hash_password
+from docket.web.guards import hash_password
 from tests.waiting import eventually_blocking
 
 from .conftest import Command, Start

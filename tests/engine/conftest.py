@@ -219,7 +219,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
 def a_process_without_a_memory_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Other tests may have started this process's
     memory engine; these tests are about starting it."""
-    fresh = memory._ThisProcess()
+    fresh = memory._MemoryServers()
     monkeypatch.setattr(memory, "_this_process", fresh)
     yield
     fresh.forget()

@@ -200,7 +200,9 @@ def test_start_returns_when_the_data_is_loaded(harness: Any, monkeypatch: pytest
     monkeypatch.setenv("DOCKET_SERVER", str(slow))
     user = harness.child(USER)
     socket_path = str(harness.folder / "socket")
-    eventually_blocking(lambda: server_module.ask(socket_path) is server_module.Answer.LOADING, "the server loads")
+    eventually_blocking(
+        lambda: server_module.ask(socket_path) is server_module.EngineAnswer.LOADING, "the server loads"
+    )
     assert harness.connect(user.hear()).dbsize() == 6000
 
 

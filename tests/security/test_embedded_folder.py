@@ -12,7 +12,7 @@ from docket.storage.embedded.data_folder import open_log, prepare_folder
 from docket.storage.embedded.errors import EngineError
 from docket.storage.embedded.keeper import START_LOCK
 from docket.storage.embedded.processes import try_lock
-from docket.storage.embedded.server_commands import LOG, Answer, ask
+from docket.storage.embedded.server_commands import LOG, EngineAnswer, ask
 
 STRANGER = 54_321
 
@@ -77,7 +77,7 @@ def test_the_server_of_another_user_is_not_used(folder: Path, monkeypatch: pytes
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        assert ask(path, timeout=0.01) is Answer.SILENT
+        assert ask(path, timeout=0.01) is EngineAnswer.SILENT
         monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
         with pytest.raises(EngineError, match="belongs to another user"):
             ask(path)

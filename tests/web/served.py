@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 
 from starlette.applications import Starlette
 
-from docket.web.serving import listen, serving
+from docket.web.http_server import listen, serving
 
 Applications = Callable[[], AbstractAsyncContextManager[Starlette]]
 

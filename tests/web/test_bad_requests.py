@@ -25,7 +25,7 @@ async def docket(name: str, url: str) -> AsyncIterator[Docket]:
         yield docket
 
 
-@pytest.mark.parametrize("name", ["self", "parts", "page", "template", "status", "visit", "url", "docket"])
+@pytest.mark.parametrize("name", ["self", "parts", "page", "template", "status", "page_request", "url", "docket"])
 async def test_no_name_in_a_query_breaks_a_page(admin: httpx.AsyncClient, segment: str, name: str) -> None:
     for page in PAGES:
         found = await admin.get(f"/{segment}/{page.path}", params={name: "x"})

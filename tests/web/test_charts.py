@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from docket.model.histograms import BOUNDS, Histogram
 from docket.web.charts import Series, bars, heat_map, histogram_chart, hue, mirrored, strip
-from docket.web.charts.heat_map import Moment
+from docket.web.charts.heat_map import TimedHistogram
 from docket.web.charts.scales import Hues, bucket_position, number, round_up, seconds
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -53,7 +53,7 @@ def test_the_last_values_are_at_the_right_end() -> None:
 
 
 def test_a_heat_map_has_a_cell_for_each_bucket_and_minute() -> None:
-    moments = [Moment(i, START + timedelta(minutes=i), Histogram({20: 100, 30 + i: 1})) for i in range(3)]
+    moments = [TimedHistogram(i, START + timedelta(minutes=i), Histogram({20: 100, 30 + i: 1})) for i in range(3)]
     chart = heat_map(moments, 5)
     assert sum(cells.path.count("M") for cells in chart.cells) == 6
     # The most frequent bucket is the darkest one, and a single run is still there.
@@ -63,7 +63,7 @@ def test_a_heat_map_has_a_cell_for_each_bucket_and_minute() -> None:
 
 
 def test_the_line_of_a_percentile_breaks_where_nothing_ended() -> None:
-    moments = [Moment(i, START, Histogram({20: 5})) for i in (0, 1, 3)]
+    moments = [TimedHistogram(i, START, Histogram({20: 5})) for i in (0, 1, 3)]
     chart = heat_map(moments, 5)
     assert (chart.p50.count("M"), chart.p50.count("L")) == (2, 1)
 

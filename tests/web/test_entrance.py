@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 
 from docket import Docket
-from docket.web import Answer, Role, UsersFile, Visitor, app, users
+from docket.web import Answer, Role, UsersFile, Visitor, app, guards
 
 from .conftest import SAME_ORIGIN, Browser
 
@@ -146,14 +146,14 @@ async def test_nobody_finds_out_which_names_there_are(
     """A name that the file does not have takes as
     long as a wrong password, however it is stored."""
     file = tmp_path / "users"
-    file.write_text(f"anna:viewer:plain password\nbert:viewer:{users.hash_password('secret')}\n")
-    here, computed, digest = browser(app(docket, guard=UsersFile(file))), list[str](), users._digest
+    file.write_text(f"anna:viewer:plain password\nbert:viewer:{guards.hash_password('secret')}\n")
+    here, computed, digest = browser(app(docket, guard=UsersFile(file))), list[str](), guards._digest
 
     def noted(password: str, salt: bytes) -> bytes:
         computed.append(password)
         return digest(password, salt)
 
-    monkeypatch.setattr(users, "_digest", noted)
+    monkeypatch.setattr(guards, "_digest", noted)
     for name in ("anna", "bert", "nobody"):
         assert (await here.get(f"/{segment}/now", auth=(name, f"guess of {name}"))).status_code == 401
     assert computed == ["guess of anna", "guess of bert", "guess of nobody"]

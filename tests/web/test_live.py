@@ -13,10 +13,10 @@ import pytest
 
 from docket import Docket, Progress, Worker
 from docket.execution import ExecutionProgress
-from docket.web import app, event_stream
-from docket.web.census_reader import CensusReader
+from docket.web import app, streams
 from docket.web.dashboard import Dashboard
-from docket.web.serving import listen, serving
+from docket.web.http_server import listen, serving
+from docket.web.streams import CensusReader
 from tests.running import running
 from tests.waiting import eventually, within
 
@@ -153,7 +153,7 @@ async def test_a_slow_program_loses_events_and_is_told_so(monkeypatch: pytest.Mo
 async def test_a_stream_ends_by_itself_so_that_its_guard_is_asked_again(
     dashboard: tuple[str, Dashboard], segment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_stream, "LIFE_SECONDS", 0.2)
+    monkeypatch.setattr(streams, "LIFE_SECONDS", 0.2)
     async with tab(dashboard[0], f"/{segment}/live?page=now") as here:
         with pytest.raises(EOFError):
             await within(here.next("nothing"))
@@ -198,7 +198,7 @@ async def test_streams_that_begin_at_once_are_bounded(
 async def test_a_head_request_does_not_open_a_stream(
     dashboard: tuple[str, Dashboard], segment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_stream, "LIFE_SECONDS", None)
+    monkeypatch.setattr(streams, "LIFE_SECONDS", None)
     port = int(dashboard[0].rpartition(":")[2])
     for path in (f"/{segment}/live?page=now", f"/api/v1/{segment}/events"):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -243,6 +243,6 @@ async def test_a_client_that_never_reads_does_not_slow_others(
 
 
 def test_an_event_with_line_breaks_stays_one_event() -> None:
-    assert event_stream.event("state", "a\r\nevent: evil\rb\n\nc") == (
+    assert streams.event("state", "a\r\nevent: evil\rb\n\nc") == (
         b"event: state\ndata: a\ndata: event: evil\ndata: b\ndata: \ndata: c\n\n"
     )

@@ -14,7 +14,7 @@ import pytest
 from docket import Docket, Logged, Worker
 from docket.storage.records import RECORD_VERSION
 from docket.testing.servers import ServerProcess
-from docket.web import app, dashboard, serving
+from docket.web import app, dashboard, http_server
 from docket.web.api.reads import READS
 from docket.web.pages import PAGES
 from tests.security.forgeries import ENVELOPE, finished_record, task_record
@@ -219,8 +219,8 @@ async def test_a_task_of_a_newer_release_is_said(docket: Docket, browser: Browse
 @pytest.fixture
 async def served(docket: Docket) -> AsyncIterator[int]:
     """The port of a dashboard that is served."""
-    with serving.listen("127.0.0.1", 0) as listening:
-        async with serving.serving(app(docket, guard=None), listening):
+    with http_server.listen("127.0.0.1", 0) as listening:
+        async with http_server.serving(app(docket, guard=None), listening):
             yield listening.getsockname()[1]
 
 
@@ -234,7 +234,7 @@ async def closed(connection: socket.socket) -> bool:
 
 
 async def test_a_client_that_sends_its_request_slowly_is_given_up(served: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.2)
     for beginning in (
         b"",
         b"GET / HTTP/1.1\r\nHost: x\r\n",
@@ -250,7 +250,7 @@ async def test_a_client_that_sends_its_request_slowly_is_given_up(served: int, m
 async def test_many_connections_do_not_keep_others_out(
     served: int, segment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 5)
     crowd = [socket.create_connection(("127.0.0.1", served)) for _ in range(20)]
     try:
         async with httpx.AsyncClient() as client:
@@ -264,7 +264,7 @@ async def test_many_connections_do_not_keep_others_out(
 async def test_busy_connections_do_not_keep_others_out(
     served: int, segment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 3)
     address = f"http://127.0.0.1:{served}/{segment}"
     async with AsyncExitStack() as stack:
         for _ in range(3):

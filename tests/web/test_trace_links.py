@@ -7,7 +7,7 @@ import pytest
 from docket import Docket
 from docket.inspection import task
 from docket.web import app
-from docket.web.trace_links import TraceLinks
+from docket.web.dashboard import TraceLinks
 
 from .conftest import Browser
 

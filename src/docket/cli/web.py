@@ -23,8 +23,8 @@ from docket.settings import settings_of
 from docket.storage.client.urls import hide_password
 from docket.web import Guard
 from docket.web import app as dashboard
-from docket.web.serving import listen, serving
-from docket.web.users import UsersFile, hash_password
+from docket.web.guards import UsersFile, hash_password
+from docket.web.http_server import listen, serving
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

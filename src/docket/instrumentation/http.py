@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
         return
 
 
-class _Server(ThreadingHTTPServer):
+class _BoundedServer(ThreadingHTTPServer):
     """A server with a bounded number of connections. It ignores clients that disconnect before they
     get an answer."""
 
@@ -98,7 +98,7 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _SharedServer(_Server):
+class _SharedServer(_BoundedServer):
     """A server whose port another process of the same user may also serve."""
 
     allow_reuse_port = True
@@ -109,7 +109,7 @@ def _serving(
     host: str, port: int, pages: dict[str, Page], content_type: str, what: str, *, is_shared: bool = False
 ) -> Generator[int]:
     try:
-        server = (_SharedServer if is_shared else _Server)(
+        server = (_SharedServer if is_shared else _BoundedServer)(
             (host, port), functools.partial(_Handler, pages, content_type)
         )
     except OSError as error:

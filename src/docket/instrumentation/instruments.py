@@ -97,7 +97,7 @@ class UpDownCounter(_Instrument):
         self.add = _both(self._telemetry, self._mirror)
 
 
-class Histogram(_Instrument):
+class DurationHistogram(_Instrument):
     """Records a distribution of values."""
 
     kind = "histogram"
@@ -155,8 +155,8 @@ TASKS_PERPETUATED = Counter("docket_tasks_perpetuated", "Runs that are followed 
 PAYLOADS_REFUSED = Counter(
     "docket_payloads_refused", "Payloads that were not decoded: not signed, forged, or of a codec that is not accepted"
 )
-TASK_DURATION = Histogram("docket_task_duration", "Duration of runs", "s")
-TASK_PUNCTUALITY = Histogram("docket_task_punctuality", "Delay between due time and start of a run", "s")
+TASK_DURATION = DurationHistogram("docket_task_duration", "Duration of runs", "s")
+TASK_PUNCTUALITY = DurationHistogram("docket_task_punctuality", "Delay between due time and start of a run", "s")
 TASKS_RUNNING = UpDownCounter("docket_tasks_running", "Runs in progress in this worker")
 THREADS_ABANDONED = UpDownCounter(
     "docket_threads_abandoned", "Threads of plain functions that go on although their run was given up"

@@ -5,8 +5,7 @@ from docket.errors import MissingPackage
 
 try:
     from .application import app
-    from .guards import Answer, Guard, Role, Visitor
-    from .users import UsersFile
+    from .guards import Answer, Guard, Role, UsersFile, Visitor
 except ModuleNotFoundError as _error:
     if (_error.name or "").partition(".")[0] not in ("starlette", "jinja2", "markupsafe", "anyio"):
         raise

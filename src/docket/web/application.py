@@ -1,4 +1,5 @@
-"""The ASGI application of the dashboard."""
+"""The ASGI application of the dashboard: its pages,
+its assets, and changes from the forms of pages."""
 
 from __future__ import annotations
 
@@ -16,17 +17,51 @@ from starlette.routing import BaseRoute, Route
 from docket.docket import Docket
 from docket.errors import DocketError
 
+from .access import AccessMiddleware, SecurityHeaders
+from .actions import ACTIONS, carry_out, check_role
 from .api import api_routes
-from .dashboard import Dashboard, in_time
-from .entrance import Entrance
-from .forms import form_route
+from .dashboard import Dashboard, TraceLinks, in_time
 from .guards import Guard
-from .headers import SecurityHeaders
+from .inputs import read_form, read_form_body
 from .live import live_route
-from .page import Page
+from .page_request import PageRequest, WebPage
 from .pages import ROOT_ROUTES
-from .trace_links import TraceLinks
-from .visit import Visit
+from .problems import explain
+
+RETURN_TO = "return_to"
+_UNSURE = "It is not known whether the change was made: look before you repeat it."
+
+
+def form_route(dashboard: Dashboard) -> Route:
+    async def answer(request: Request) -> Response:
+        page_request = dashboard.page_request(request)
+        action = ACTIONS.get(request.path_params["action"])
+        if action is None:
+            raise HTTPException(404)
+        check_role(action, page_request.visitor)
+        fields = await read_form_body(request)
+        back = _page(page_request, next((value for name, value in fields if name == RETURN_TO), None))
+        try:
+            given = read_form(action.inputs, [field for field in fields if field[0] != RETURN_TO])
+            with dashboard.jobs(page_request.docket).job(action.summary, page_request.visitor.name) as job:
+                done = await carry_out(action, page_request.docket, page_request.visitor, "web", given, job)
+        except Exception as error:
+            problem = explain(error)
+            if problem.status in (403, 500):
+                raise
+            words = f"{problem.title}: {problem.detail}"
+            return page_request.redirect(back, words if problem.status < 500 else f"{words} {_UNSURE}", is_error=True)
+        return page_request.redirect(back, done.sentence)
+
+    return Route("/{docket}/actions/{action:path}", answer, methods=["POST"])
+
+
+def _page(page_request: PageRequest, path: str | None) -> str:
+    """The page to return to: only one of this docket, so that no form leads elsewhere."""
+    beginning = page_request.url("")
+    if path is None or not path.startswith(beginning) or "\\" in path or not path.isprintable():
+        return page_request.url(page_request.dashboard.pages[0].path)
+    return path
 
 
 class _Missing:
@@ -81,7 +116,7 @@ def app(
         async with dashboard.opened():
             yield
 
-    entrance = Middleware(Entrance, guard=guard, read_only=read_only, hosts=hosts, refuse=dashboard.failed)
+    entrance = Middleware(AccessMiddleware, guard=guard, read_only=read_only, hosts=hosts, refuse=dashboard.failed)
     handled = (HTTPException, DocketError, TimeoutError, Exception)
     made = Starlette(
         routes=_routes(dashboard),
@@ -98,14 +133,14 @@ def app(
 def _routes(dashboard: Dashboard) -> list[BaseRoute]:
     async def start(request: Request) -> Response:
         """The only docket, or the list of all of them."""
-        visit = Visit(dashboard, request)
+        page_request = PageRequest(dashboard, request)
         if len(dashboard.dockets) == 1:
-            return visit.redirect(visit.site(*dashboard.dockets, dashboard.pages[0].path))
-        return visit.render("dockets.html", dockets=dashboard.dockets)
+            return page_request.redirect(page_request.site(*dashboard.dockets, dashboard.pages[0].path))
+        return page_request.render("dockets.html", dockets=dashboard.dockets)
 
     async def docket_start(request: Request) -> Response:
-        visit = dashboard.visit(request)
-        return visit.redirect(visit.url(dashboard.pages[0].path))
+        page_request = dashboard.page_request(request)
+        return page_request.redirect(page_request.url(dashboard.pages[0].path))
 
     return [
         Route("/", start),
@@ -120,10 +155,10 @@ def _routes(dashboard: Dashboard) -> list[BaseRoute]:
     ]
 
 
-def _page_route(dashboard: Dashboard, page: Page) -> Route:
+def _page_route(dashboard: Dashboard, page: WebPage) -> Route:
     async def answer(request: Request) -> Response:
-        visit = dashboard.visit(request)
+        page_request = dashboard.page_request(request)
         request.scope["docket.page"] = page.path
-        return await page.answer(visit)
+        return await page.answer(page_request)
 
     return Route(f"/{{docket}}/{page.path}", in_time(answer), methods=["GET"])

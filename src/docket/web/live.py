@@ -21,13 +21,11 @@ from docket._aio import cancel_and_wait
 from docket.errors import DocketError
 from docket.execution.waiting import listening
 
-from .census_reader import TICK_SECONDS, Tick
 from .dashboard import Dashboard
-from .event_stream import event
-from .failures import Refused
-from .page import Page
+from .page_request import PageRequest, WebPage
 from .pages.look import CHOICES
-from .visit import Visit
+from .problems import Refused
+from .streams import TICK_SECONDS, CensusReading, event
 
 # Pages without parts of their own are asked for again this often at most.
 CHANGED_SECONDS = 2.0
@@ -37,33 +35,33 @@ TOUCHED_SECONDS = 0.3
 
 def live_route(dashboard: Dashboard) -> Route:
     async def answer(request: Request) -> Response:
-        visit = dashboard.visit(request)
-        path = visit.query.get("page", "")
+        page_request = dashboard.page_request(request)
+        path = page_request.query.get("page", "")
         page = next((page for page in dashboard.pages if page.path == path), None)
         if page is None:
             raise Refused(404, "not-found", "There is no such page", f"There is no page {path!r}.")
         request.scope["docket.page"] = page.path
-        return dashboard.stream(_events(visit, page))
+        return dashboard.stream(_events(page_request, page))
 
     return Route("/{docket}/live", answer, methods=["GET"])
 
 
-async def _events(visit: Visit, page: Page) -> AsyncGenerator[bytes]:
+async def _events(page_request: PageRequest, page: WebPage) -> AsyncGenerator[bytes]:
     """The events of one tab. Each is sent only if it differs from the one before."""
-    reader = visit.reader
+    reader = page_request.reader
     sent: dict[str, str] = {}
     changed_at, is_stale = 0.0, False
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(reader.watching())
-        touched = await stack.enter_async_context(_touches(visit))
+        touched = await stack.enter_async_context(_touches(page_request))
         number = reader.tick.number if reader.tick.census is None else reader.tick.number - 1
         while True:
-            tick = await _next(visit, number, touched)
+            tick = await _next(page_request, number, touched)
             is_touched, number = touched.is_set(), max(number, tick.number)
             touched.clear()
-            found = {"counts": _counts(tick), "jobs": _jobs(visit)}
+            found = {"counts": _counts(tick), "jobs": _jobs(page_request)}
             if page.live is not None and tick.trouble is None:
-                found["state"] = await reader.once(_view(visit), lambda: _parts(page, visit))
+                found["state"] = await reader.once(_view(page_request), lambda: _parts(page, page_request))
             news = {name: data for name, data in found.items() if data and data != sent.get(name)}
             sent |= news
             now = time.monotonic()
@@ -76,37 +74,37 @@ async def _events(visit: Visit, page: Page) -> AsyncGenerator[bytes]:
                 yield event("changed", "")
 
 
-async def _next(visit: Visit, number: int, touched: asyncio.Event) -> Tick:
+async def _next(page_request: PageRequest, number: int, touched: asyncio.Event) -> CensusReading:
     """The next tick, or the present one if the task of the page was touched."""
     waiting = [
-        asyncio.create_task(visit.reader.next_tick(number)),
+        asyncio.create_task(page_request.reader.next_tick(number)),
         asyncio.create_task(touched.wait()),
     ]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await cancel_and_wait(waiting, "docket: the stream goes on")
-    return visit.reader.tick
+    return page_request.reader.tick
 
 
-def _view(visit: Visit) -> tuple[Any, ...]:
+def _view(page_request: PageRequest) -> tuple[Any, ...]:
     """Tabs with the same view share its HTML. So it depends on the visitor's role, not on the
     name, and on the look that the cookies ask for, not on the other cookies."""
-    cookies = visit.request.cookies
+    cookies = page_request.request.cookies
     look = tuple(cookies.get(f"docket-{name}") for name in CHOICES)
-    return visit.root, visit.request.scope["query_string"], visit.visitor.role, look
+    return page_request.root, page_request.request.scope["query_string"], page_request.visitor.role, look
 
 
-async def _parts(page: Page, visit: Visit) -> str:
+async def _parts(page: WebPage, page_request: PageRequest) -> str:
     assert page.live is not None
     try:
-        return await page.live(visit)
+        return await page.live(page_request)
     except (DocketError, TimeoutError):
         # The next tick says what is wrong.
         return ""
 
 
-def _counts(tick: Tick) -> str:
+def _counts(tick: CensusReading) -> str:
     census = tick.census
     counts: dict[str, Any] = {"trouble": tick.trouble}
     if census is not None:
@@ -115,15 +113,15 @@ def _counts(tick: Tick) -> str:
     return json.dumps(counts)
 
 
-def _jobs(visit: Visit) -> str:
-    jobs = visit.dashboard.jobs(visit.docket).all()
+def _jobs(page_request: PageRequest) -> str:
+    jobs = page_request.dashboard.jobs(page_request.docket).all()
     return json.dumps([{"title": job.title, "who": job.who, "done": job.done, "total": job.total} for job in jobs])
 
 
 @asynccontextmanager
-async def _touches(visit: Visit) -> AsyncGenerator[asyncio.Event]:
+async def _touches(page_request: PageRequest) -> AsyncGenerator[asyncio.Event]:
     """Is set when the task that a page is about (`key` in its query) was touched."""
-    touched, docket, key = asyncio.Event(), visit.docket, visit.query.get("key")
+    touched, docket, key = asyncio.Event(), page_request.docket, page_request.query.get("key")
     if key is None:
         yield touched
         return

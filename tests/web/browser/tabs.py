@@ -69,7 +69,7 @@ class Tab:
         if message.type in ("error", "warning") and not message.text.startswith("Failed to load resource"):
             self.errors.append(f"console: {message.text}")
 
-    async def visit(self, path: str) -> int:
+    async def page_request(self, path: str) -> int:
         """Opens a page. Returns the status of the answer."""
         answer = await self.page.goto(f"{self.root}{path}")
         assert answer is not None

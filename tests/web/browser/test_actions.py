@@ -39,7 +39,7 @@ async def unfinished(docket: Docket) -> set[str]:
 
 async def test_a_task_is_cancelled(docket: Docket, tab: Tab) -> None:
     await add_later(docket, "one", "two")
-    await tab.visit("/task?key=one")
+    await tab.page_request("/task?key=one")
     await tab.act("Cancel")
     assert "Cancelled 1 waiting task" in await tab.said()
     assert await unfinished(docket) == {"two"}
@@ -48,7 +48,7 @@ async def test_a_task_is_cancelled(docket: Docket, tab: Tab) -> None:
 
 async def test_selected_tasks_are_cancelled(docket: Docket, tab: Tab) -> None:
     await add_later(docket, "one", "two", "a\nkey <b>", "100%25")
-    await tab.visit("/tasks")
+    await tab.page_request("/tasks")
     for key in ("one", "a\\nkey <b>", "100%25"):
         await tab.page.get_by_label(f"Select {key}", exact=True).check()
     await tab.act("Cancel selected")
@@ -58,7 +58,7 @@ async def test_selected_tasks_are_cancelled(docket: Docket, tab: Tab) -> None:
 
 async def test_all_tasks_that_match_are_cancelled(docket: Docket, tab: Tab) -> None:
     await add_later(docket, "order-1", "order-2", "other")
-    await tab.visit("/tasks")
+    await tab.page_request("/tasks")
     await tab.page.fill(".filter input", "prefix:order-")
     await tab.page.press(".filter input", "Enter")
     await tab.act("Cancel all that match")
@@ -68,7 +68,7 @@ async def test_all_tasks_that_match_are_cancelled(docket: Docket, tab: Tab) -> N
 
 async def test_a_letter_is_retried(docket: Docket, tab: Tab) -> None:
     await add_letters(docket, "one", "two")
-    await tab.visit("/task?key=one")
+    await tab.page_request("/task?key=one")
     await tab.act("Retry")
     assert "Retried 1 dead letter" in await tab.said()
     assert await unfinished(docket) == {"one"}
@@ -77,7 +77,7 @@ async def test_a_letter_is_retried(docket: Docket, tab: Tab) -> None:
 
 async def test_all_letters_of_a_kind_are_retried(docket: Docket, tab: Tab) -> None:
     await add_letters(docket, "one", "two", "three")
-    await tab.visit("/dead")
+    await tab.page_request("/dead")
     await tab.page.get_by_role("link", name="RuntimeError").click()
     await tab.page.fill("[name=most]", "2")
     await tab.act("Retry all 3")
@@ -89,7 +89,7 @@ async def test_all_letters_of_a_kind_are_retried(docket: Docket, tab: Tab) -> No
 
 async def test_selected_letters_are_discarded(docket: Docket, tab: Tab) -> None:
     await add_letters(docket, "one", "two", "three")
-    await tab.visit("/dead?function=deliver")
+    await tab.page_request("/dead?function=deliver")
     letter = await docket.dead.get("two")
     assert letter is not None
     await tab.page.get_by_label(f"Select letter {letter.id}", exact=True).check()
@@ -101,7 +101,7 @@ async def test_selected_letters_are_discarded(docket: Docket, tab: Tab) -> None:
 
 async def test_all_letters_are_discarded(docket: Docket, tab: Tab) -> None:
     await add_letters(docket, "one", "two")
-    await tab.visit("/dead")
+    await tab.page_request("/dead")
     await tab.act("Discard all")
     await tab.sees("No task has failed for good")
     assert await docket.dead.count() == 0
@@ -115,7 +115,7 @@ async def test_the_arguments_of_a_letter_are_corrected(name: str, url: str, chro
         letter = await docket.dead.get("one")
         assert letter is not None
         async with served(app(docket, guard=None)) as root, opened(chromium, f"{root}/{docket.name}") as tab:
-            await tab.visit(f"/letter?id={letter.id}")
+            await tab.page_request(f"/letter?id={letter.id}")
             await tab.page.fill("[name=arguments]", '{"order": "good"}')
             await tab.page.check("[name=retry]")
             await tab.act("Save")
@@ -128,7 +128,7 @@ async def test_the_arguments_of_a_letter_are_corrected(name: str, url: str, chro
 
 async def test_a_letter_shows_its_logged_arguments(docket: Docket, tab: Tab) -> None:
     await add_letters(docket, "one")
-    await tab.visit("/dead?function=deliver")
+    await tab.page_request("/dead?function=deliver")
     await tab.sees("order='bad one'")
 
 
@@ -136,13 +136,13 @@ async def test_a_docket_with_pickled_arguments_says_where_to_correct_them(docket
     await add_letters(docket, "one")
     letter = await docket.dead.get("one")
     assert letter is not None
-    await tab.visit(f"/letter?id={letter.id}")
+    await tab.page_request(f"/letter?id={letter.id}")
     await tab.sees(f"docket dead edit {letter.id}")
     assert await tab.page.locator("[name=arguments]").count() == 0
 
 
 async def test_a_function_is_paused_and_resumed(docket: Docket, tab: Tab) -> None:
-    await tab.visit("/rules")
+    await tab.page_request("/rules")
     await tab.page.fill("form.rule >> nth=0 >> [name=function]", "deliver")
     await tab.act("Pause")
     assert "Paused" in await tab.said()
@@ -153,7 +153,7 @@ async def test_a_function_is_paused_and_resumed(docket: Docket, tab: Tab) -> Non
 
 
 async def test_tasks_with_an_argument_are_paused(docket: Docket, tab: Tab) -> None:
-    await tab.visit("/rules")
+    await tab.page_request("/rules")
     form = "form.rule >> nth=0 >> "
     await tab.page.fill(f"{form}[name=function]", "deliver")
     await tab.page.fill(f"{form}[name=parameter]", "customer")
@@ -163,14 +163,14 @@ async def test_tasks_with_an_argument_are_paused(docket: Docket, tab: Tab) -> No
 
 
 async def test_a_strike_is_made_and_restored(docket: Docket, tab: Tab) -> None:
-    await tab.visit("/rules")
+    await tab.page_request("/rules")
     form = "form.rule >> nth=1 >> "
     await tab.page.fill(f"{form}[name=parameter]", "customer")
     await tab.page.fill(f"{form}[name=typed]", "acme")
     await tab.act("Strike")
     assert "Struck" in await tab.said()
     assert [strike.value for strike in docket.strike_list.in_effect] == ["acme"]
-    await tab.visit("/rules")
+    await tab.page_request("/rules")
     await tab.act("Restore")
     assert "Restored" in await tab.said()
     await eventually(lambda: not docket.strike_list.in_effect, "the strike is lifted")
@@ -178,7 +178,7 @@ async def test_a_strike_is_made_and_restored(docket: Docket, tab: Tab) -> None:
 
 async def test_a_scheduled_task_runs_now(docket: Docket, tab: Tab) -> None:
     await add_later(docket, "one", "two")
-    await tab.visit("/task?key=one")
+    await tab.page_request("/task?key=one")
     await tab.act("Run now")
     await run_until_ended(docket, "one")
     assert await unfinished(docket) == {"two"}
@@ -186,7 +186,7 @@ async def test_a_scheduled_task_runs_now(docket: Docket, tab: Tab) -> None:
 
 async def test_a_scheduled_task_gets_another_time_in_utc(docket: Docket, tab: Tab) -> None:
     await add_later(docket, "one")
-    await tab.visit("/schedule")
+    await tab.page_request("/schedule")
     await tab.page.locator("#scheduled").get_by_role("button", name="Another time").click()
     asked = tab.page.locator(".ask:popover-open")
     assert "UTC" in await asked.inner_text()
@@ -205,7 +205,7 @@ async def test_the_next_run_of_a_chain_is_skipped(docket: Docket, tab: Tab) -> N
         await eventually(lambda: docket.get_execution("nightly"), "the chain has begun")
         before = await docket.get_execution("nightly")
         assert before is not None
-        await tab.visit("/schedule")
+        await tab.page_request("/schedule")
         await tab.act("Skip one", "#chains")
         after = await docket.get_execution("nightly")
         assert after is not None
@@ -226,7 +226,7 @@ async def test_a_change_that_is_not_possible_says_why(docket: Docket, chromium: 
     # Without JavaScript the page still shows the button when the task has ended.
     async with opened(chromium, dashboard, java_script_enabled=False) as tab:
         await add_later(docket, "one")
-        await tab.visit("/task?key=one")
+        await tab.page_request("/task?key=one")
         await docket.cancel("one")
         await tab.act("Cancel")
         assert "no unfinished task" in await tab.said()
@@ -234,9 +234,9 @@ async def test_a_change_that_is_not_possible_says_why(docket: Docket, chromium: 
 
 async def test_every_change_is_in_the_audit(docket: Docket, tab: Tab) -> None:
     await add_later(docket, "one")
-    await tab.visit("/task?key=one")
+    await tab.page_request("/task?key=one")
     await tab.act("Cancel")
-    await tab.visit("/audit")
+    await tab.page_request("/audit")
     row = tab.page.locator("tbody tr").first
     assert "cancel" in await row.inner_text()
     assert "one" in await row.inner_text()
@@ -248,7 +248,7 @@ async def test_a_viewer_sees_no_buttons(docket: Docket, chromium: Browser, path:
     await add_later(docket, "one")
     await docket.pause("deliver")
     async with served(app(docket, guard=lambda _: "viewer")) as root, opened(chromium, f"{root}/{docket.name}") as tab:
-        assert await tab.visit(path) == 200
+        assert await tab.page_request(path) == 200
         assert await tab.page.locator("form[method=post]").count() == 0
         await tab.sees("read-only", ".top")
 
@@ -259,12 +259,12 @@ async def test_an_operator_sees_no_button_of_an_admin(docket: Docket, chromium: 
         served(app(docket, guard=lambda _: "operator")) as root,
         opened(chromium, f"{root}/{docket.name}") as tab,
     ):
-        await tab.visit("/dead")
+        await tab.page_request("/dead")
         assert await tab.page.get_by_role("button", name="Retry", exact=True).count() == 1
         assert await tab.page.get_by_role("button", name="Discard").count() == 0
 
 
 async def test_a_stranger_sees_a_page_that_says_so(docket: Docket, chromium: Browser) -> None:
     async with served(app(docket, guard=lambda _: None)) as root, opened(chromium, f"{root}/{docket.name}") as tab:
-        assert await tab.visit("/now") == 403
+        assert await tab.page_request("/now") == 403
         assert "You may not look at this" in await tab.text("body")

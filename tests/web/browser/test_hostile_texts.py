@@ -55,7 +55,7 @@ async def test_nothing_hostile_runs_or_changes_a_page(url: str, chromium: Browse
             await docket.strike(f"s{text}", "text", "==", text)
         await run_until_failed(docket)
         async with served(app(docket, guard=None)) as root, opened(chromium, root) as tab:
-            await tab.visit("/")
+            await tab.page_request("/")
             lists = [f"{tab.page.url.removesuffix('/now')}{path}" for path in LISTS]
             found: dict[str, None] = {}
             for address in lists:

@@ -8,7 +8,7 @@ from .test_actions import add_later
 
 async def test_keys_lead_to_pages_rows_and_the_filter(docket: Docket, tab: Tab) -> None:
     await add_later(docket, "one", "two")
-    await tab.visit("/now")
+    await tab.page_request("/now")
     await tab.page.keyboard.press("g")
     await tab.page.keyboard.press("t")
     await tab.page.wait_for_url("**/tasks")
@@ -25,7 +25,7 @@ async def test_keys_lead_to_pages_rows_and_the_filter(docket: Docket, tab: Tab) 
 
 
 async def test_the_first_key_leads_past_the_navigation(tab: Tab) -> None:
-    await tab.visit("/now")
+    await tab.page_request("/now")
     await tab.page.keyboard.press("Tab")
     await tab.page.keyboard.press("Enter")
     assert tab.page.url.endswith("#content")
@@ -33,17 +33,17 @@ async def test_the_first_key_leads_past_the_navigation(tab: Tab) -> None:
 
 async def test_times_are_relative_or_absolute(docket: Docket, tab: Tab) -> None:
     await add_later(docket, "one")
-    await tab.visit("/tasks")
+    await tab.page_request("/tasks")
     time = tab.page.locator("tbody time").first
     assert (await time.inner_text()).startswith("in ")
     await tab.page.get_by_role("button", name="Relative or absolute times").click()
     assert ":" in await time.inner_text()
-    await tab.visit("/tasks")
+    await tab.page_request("/tasks")
     assert ":" in await tab.page.locator("tbody time").first.inner_text()
 
 
 async def test_the_colours_change_without_a_new_page(tab: Tab) -> None:
-    await tab.visit("/now")
+    await tab.page_request("/now")
     await tab.page.evaluate("window.same = true")
     before = await tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
     await tab.page.get_by_role("button", name="Dark colours").click()

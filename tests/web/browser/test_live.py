@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Browser
 
 from docket import Docket, ExecutionProgress, Progress
-from docket.web import Answer, app, event_stream
+from docket.web import Answer, app, streams
 from tests.running import at_work, run_everything, worker_for
 
 from .tabs import Tab, opened, served
@@ -38,7 +38,7 @@ async def is_live(tab: Tab) -> None:
 
 
 async def test_the_counts_of_now_follow_the_docket(docket: Docket, tab: Tab) -> None:
-    await tab.visit("/now")
+    await tab.page_request("/now")
     await is_live(tab)
     await add_later(docket, "one", "two", "three")
     await tab.page.locator("#tiles .is-scheduled .value", has_text="3").wait_for()
@@ -51,7 +51,7 @@ async def test_the_counts_of_now_follow_the_docket(docket: Docket, tab: Tab) -> 
 async def test_a_slot_lights_up_while_its_task_runs(docket: Docket, tab: Tab) -> None:
     steps.next = asyncio.Queue()
     async with worker_for(docket, name="Ada") as worker, at_work(worker):
-        await tab.visit("/now")
+        await tab.page_request("/now")
         await is_live(tab)
         await docket.add(stepwise, key="long")()
         slot = tab.page.locator("#fleet a.slot")
@@ -66,7 +66,7 @@ async def test_the_progress_of_a_task_is_live(docket: Docket, tab: Tab) -> None:
     steps.next = asyncio.Queue()
     async with worker_for(docket, name="Ada") as worker, at_work(worker):
         await docket.add(stepwise, key="long")()
-        await tab.visit("/task?key=long")
+        await tab.page_request("/task?key=long")
         await is_live(tab)
         for word in ("first page", "second page"):
             steps.next.put_nowait(word)
@@ -77,7 +77,7 @@ async def test_the_progress_of_a_task_is_live(docket: Docket, tab: Tab) -> None:
 
 
 async def test_a_list_of_letters_grows(docket: Docket, tab: Tab) -> None:
-    await tab.visit("/dead")
+    await tab.page_request("/dead")
     await is_live(tab)
     await docket.add(deliver, key="one")("bad one")
     await run_everything(docket)
@@ -87,7 +87,7 @@ async def test_a_list_of_letters_grows(docket: Docket, tab: Tab) -> None:
 
 async def test_what_somebody_selects_stays_selected(docket: Docket, tab: Tab) -> None:
     await add_later(docket, "one", "two")
-    await tab.visit("/tasks")
+    await tab.page_request("/tasks")
     await is_live(tab)
     await tab.page.get_by_label("Select one", exact=True).check()
     await add_later(docket, "three")
@@ -99,11 +99,11 @@ async def test_what_somebody_selects_stays_selected(docket: Docket, tab: Tab) ->
 async def test_a_page_says_that_its_visitor_is_no_longer_allowed(
     docket: Docket, chromium: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_stream, "LIFE_SECONDS", 0.5)
+    monkeypatch.setattr(streams, "LIFE_SECONDS", 0.5)
     allowed: list[Answer] = ["viewer"]
     application = app(docket, guard=lambda request: allowed[0])
     async with served(application) as root, opened(chromium, f"{root}/{docket.name}") as tab:
-        await tab.visit("/now")
+        await tab.page_request("/now")
         await is_live(tab)
         allowed[0] = None
         await tab.page.locator("#live.off", has_text="no longer allowed").wait_for()

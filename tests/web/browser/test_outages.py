@@ -15,7 +15,7 @@ async def test_a_page_says_that_the_server_is_away_and_heals(name: str, chromium
         async with Docket(name, server.url) as docket:
             await add_later(docket, "one")
             async with served(app(docket, guard=None)) as root, opened(chromium, f"{root}/{name}") as tab:
-                await tab.visit("/now")
+                await tab.page_request("/now")
                 await tab.page.locator("#live.on").wait_for()
                 await tab.page.evaluate("window.same = true")
                 server.kill()
@@ -33,7 +33,7 @@ async def test_a_new_page_says_that_the_server_is_away_and_heals(name: str, chro
         docket = Docket(name, server.url)
         async with docket, served(app(docket, guard=None)) as root, opened(chromium, f"{root}/{name}") as tab:
             server.kill()
-            assert await tab.visit("/tasks") == 503
+            assert await tab.page_request("/tasks") == 503
             assert "The server cannot be reached" in await tab.text()
             assert await tab.find_faults() == []
             server.start()
@@ -46,7 +46,7 @@ async def test_one_click_is_one_change_whatever_the_server_does(name: str, chrom
         async with docket, served(app(docket, guard=None)) as root, opened(chromium, f"{root}/{name}") as tab:
             sent: list[str] = []
             tab.page.on("request", lambda request: sent.append(request.method))
-            await tab.visit("/rules")
+            await tab.page_request("/rules")
             form = tab.page.locator("form[action$='pauses/add']")
             server.kill()
             await form.evaluate("form => { form.elements.function.value = 'ship'; form.submit(); }")

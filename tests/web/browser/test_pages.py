@@ -35,7 +35,7 @@ LESSONS = {
 
 async def test_an_empty_page_says_how_to_fill_it(tab: Tab) -> None:
     for path, title in PAGES.items():
-        assert await tab.visit(path) == 200
+        assert await tab.page_request(path) == 200
         assert await tab.text("h1") == title
         assert LESSONS[path] in await tab.text(), path
         assert await tab.find_faults() == [], path
@@ -52,6 +52,6 @@ async def test_a_full_page_is_readable(
         letter = await docket.dead.get("broken-1")
         assert letter is not None
         for path in (*PAGES, *others, f"/letter?id={letter.id}"):
-            assert await tab.visit(path) == 200, path
+            assert await tab.page_request(path) == 200, path
             assert await tab.find_faults() == [], path
             assert await tab.too_wide() <= 0, path

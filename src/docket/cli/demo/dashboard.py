@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from docket.cli.web import LOCAL_NAMES, LOOPBACK, PORT, web_url
 from docket.docket import Docket
 from docket.web import app
-from docket.web.serving import listen, serving
+from docket.web.http_server import listen, serving
 
 
 @asynccontextmanager

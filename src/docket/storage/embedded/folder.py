@@ -12,7 +12,7 @@ from docket.storage.embedded.binary import find_server
 from docket.storage.embedded.data_folder import check_space, open_log, prepare_folder, short_socket_path
 from docket.storage.embedded.errors import EngineError, explained, failed_to_start
 from docket.storage.embedded.processes import no_forks, python_program, spawn_detached
-from docket.storage.embedded.server_commands import LOG, Answer, Patience, ask, last_words, server_command
+from docket.storage.embedded.server_commands import LOG, EngineAnswer, Patience, ask, last_words, server_command
 
 from .processes import alone, is_open_at, try_lock, try_lock_folder
 from .server_commands import EngineAddress
@@ -64,7 +64,7 @@ class FolderEngine:
         """The address, for a client that lost its connection. Starts the server again if it is
         gone."""
         address = self._address
-        if address is not None and ask(address.socket_path) is Answer.SERVING:
+        if address is not None and ask(address.socket_path) is EngineAnswer.SERVING:
             return address
         return self.start()
 
@@ -92,9 +92,9 @@ class FolderEngine:
                     launches.append(self._launch(server_lock, launches))
                 self._ensure_keeper()
             answer = ask(address.socket_path)
-            if answer is Answer.SERVING:
+            if answer is EngineAnswer.SERVING:
                 return address
-            if answer is Answer.LOADING:
+            if answer is EngineAnswer.LOADING:
                 patience.renew()
             if patience.exhausted():
                 raise EngineError(

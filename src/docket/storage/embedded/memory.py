@@ -15,7 +15,7 @@ from docket.storage.embedded.processes import no_forks, spawn_detached
 from docket.storage.embedded.server_commands import (
     LOG,
     SOCKET,
-    Answer,
+    EngineAnswer,
     Patience,
     ask,
     last_words,
@@ -30,7 +30,7 @@ _EXIT_STATUS = "exit-status"
 
 
 @dataclass(frozen=True)
-class _Server:
+class _MemoryServer:
     folder: Path
     lifeline: int
 
@@ -46,14 +46,14 @@ class _Server:
             os.close(self.lifeline)
 
 
-class _ThisProcess:
+class _MemoryServers:
     """The server of this process, and the database of each name."""
 
     def __init__(self) -> None:
-        self.server: _Server | None = None
+        self.server: _MemoryServer | None = None
         self.databases: dict[str, int] = {}
 
-    def running_server(self) -> _Server:
+    def running_server(self) -> _MemoryServer:
         if self.server is not None and not listens(self.server.socket_path):
             self.forget()
         if self.server is None:
@@ -77,7 +77,7 @@ class _ThisProcess:
         self.databases.clear()
 
 
-_this_process = _ThisProcess()
+_this_process = _MemoryServers()
 os.register_at_fork(after_in_child=_this_process.begin_in_forked_child)
 
 
@@ -94,12 +94,12 @@ def memory_engine(name: str) -> EngineAddress:
         return EngineAddress(_this_process.running_server().socket_path, database)
 
 
-def _start_server() -> _Server:
+def _start_server() -> _MemoryServer:
     binary = find_server()
     command = server_command(binary, "--appendonly", "no", "--databases", str(_DATABASES))
     folder = short_temporary_folder(SOCKET)
     owner_lives, lifeline = os.pipe()
-    server = _Server(folder, lifeline)
+    server = _MemoryServer(folder, lifeline)
     try:
         spawn_detached("keep_memory.sh", [str(folder), *command], folder, stdin=owner_lives, log=subprocess.DEVNULL)
         _wait_until_serving(server, binary)
@@ -114,9 +114,9 @@ def _start_server() -> _Server:
     return server
 
 
-def _wait_until_serving(server: _Server, binary: Path) -> None:
+def _wait_until_serving(server: _MemoryServer, binary: Path) -> None:
     patience = Patience()
-    while ask(server.socket_path) is not Answer.SERVING:
+    while ask(server.socket_path) is not EngineAnswer.SERVING:
         # A server that has ended will never answer, so fail now instead of at the end of the
         # patience.
         if patience.exhausted() or (server.folder / _EXIT_STATUS).exists():

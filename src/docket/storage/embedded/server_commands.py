@@ -19,7 +19,7 @@ LOG = "server.log"
 PATIENCE_SECONDS = 30.0
 
 
-class Answer(Enum):
+class EngineAnswer(Enum):
     """The server's answer to a PING."""
 
     SERVING = "serving"
@@ -42,7 +42,7 @@ def server_command(binary: Path, *options: str) -> list[str]:
     ]
 
 
-def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> Answer:
+def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> EngineAnswer:
     """Any reply but LOADING means that the server serves, even an error: clients should see a full
     disk."""
     try:
@@ -53,10 +53,10 @@ def ask(socket_path: str, command: bytes = b"PING", timeout: float = 1.0) -> Ans
             connection.sendall(command + b"\r\n")
             reply = connection.recv(512)
     except OSError:
-        return Answer.SILENT
+        return EngineAnswer.SILENT
     if not reply:
-        return Answer.SILENT
-    return Answer.LOADING if reply.startswith(b"-LOADING") else Answer.SERVING
+        return EngineAnswer.SILENT
+    return EngineAnswer.LOADING if reply.startswith(b"-LOADING") else EngineAnswer.SERVING
 
 
 def check_peer(connection: socket.socket, socket_path: str) -> None:

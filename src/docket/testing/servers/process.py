@@ -15,7 +15,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from docket.storage.client.clients import control_client
-from docket.storage.embedded.server_commands import Answer, ask, last_words
+from docket.storage.embedded.server_commands import EngineAnswer, ask, last_words
 
 from .binaries import Binary, ServerNotFound, find_binary
 from .certificates import Certificates
@@ -210,7 +210,7 @@ class ServerProcess:
                 guard.release(self.pid)
                 self._take_another_port()
                 return False
-            if ask(str(self.socket)) is Answer.SERVING:
+            if ask(str(self.socket)) is EngineAnswer.SERVING:
                 self._may_change_port = False
                 return True
             time.sleep(pause)

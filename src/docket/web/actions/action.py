@@ -10,17 +10,17 @@ from docket.dead import Report
 from docket.docket import Docket
 from docket.errors import DocketError
 from docket.ledger.audit import acting_as
-from docket.web.entrance import lacking
-from docket.web.failures import Refused
+from docket.web.access import lacking
 from docket.web.guards import Role, Visitor
 from docket.web.inputs import Input, refused
 from docket.web.jobs import Job
+from docket.web.problems import Refused
 
 from .fields import fields
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Done:
+class ActionResult:
     """What became of a change: a sentence for people, how many tasks or letters it concerned, and
     the details for programs."""
 
@@ -37,7 +37,7 @@ class ChangeRequest:
     job: Job
 
 
-ActionFunction = Callable[..., Awaitable[Done]]
+ActionFunction = Callable[..., Awaitable[ActionResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Action:
         dashboard offers, and their help: the signature of the verb says the rest. `answer` gets the
         request, the result of the verb and the fields."""
 
-        async def make(request: ChangeRequest, **given: Any) -> Done:
+        async def make(request: ChangeRequest, **given: Any) -> ActionResult:
             return await answer(request, await verb(request.docket, **given), **given)
 
         return cls(path, verb.__name__, summary, role, fields(verb, **about), make)
@@ -81,7 +81,7 @@ def check_role(action: Action, visitor: Visitor) -> None:
 
 async def carry_out(
     action: Action, docket: Docket, visitor: Visitor, via: str, given: Mapping[str, Any], job: Job
-) -> Done:
+) -> ActionResult:
     """Makes the change, and writes down who made it, whatever becomes of it. Raises Refused if the
     visitor's role is not enough or a value is not valid."""
     check_role(action, visitor)

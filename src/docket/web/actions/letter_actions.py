@@ -8,11 +8,11 @@ from typing import Any
 
 from docket.dead import DeadLetters, Letter, Report
 from docket.errors import LetterNotFound
-from docket.web.failures import Refused
 from docket.web.guards import Role
 from docket.web.inputs import Input, keys, moment, text, whole, wholes
+from docket.web.problems import Refused
 
-from .action import Action, ChangeRequest, Done, report_in_words
+from .action import Action, ActionResult, ChangeRequest, report_in_words
 from .fields import fields
 from .values import typed_arguments
 
@@ -40,19 +40,21 @@ _BATCH: tuple[Input, ...] = (
 
 async def retry(
     request: ChangeRequest, *, over: timedelta | None = None, ids: list[int] | None = None, **given: Any
-) -> Done:
+) -> ActionResult:
     async def one(**filter: Any) -> Report:
         return await request.docket.dead.retry(over=over, **filter)
 
     report = await _batch(request, one, ids, given)
     number = report.retried + report.chains
-    return Done(sentence=report_in_words("Retried", report.retried, report), count=number, details=report.as_json())
+    return ActionResult(
+        sentence=report_in_words("Retried", report.retried, report), count=number, details=report.as_json()
+    )
 
 
-async def discard(request: ChangeRequest, *, ids: list[int] | None = None, **given: Any) -> Done:
+async def discard(request: ChangeRequest, *, ids: list[int] | None = None, **given: Any) -> ActionResult:
     report = await _batch(request, request.docket.dead.discard, ids, given)
     sentence = report_in_words("Discarded", report.discarded, report)
-    return Done(sentence=sentence, count=report.discarded, details=report.as_json())
+    return ActionResult(sentence=sentence, count=report.discarded, details=report.as_json())
 
 
 async def _batch(
@@ -71,7 +73,7 @@ async def _batch(
     return total
 
 
-async def edit(request: ChangeRequest, *, id: int, arguments: dict[str, Any], retry: bool = False) -> Done:
+async def edit(request: ChangeRequest, *, id: int, arguments: dict[str, Any], retry: bool = False) -> ActionResult:
     """Opening the arguments of a pickled letter could run any code here, so only dockets that
     accept nothing but JSON are edited in a browser."""
     docket = request.docket
@@ -88,10 +90,10 @@ async def edit(request: ChangeRequest, *, id: int, arguments: dict[str, Any], re
     changes = typed_arguments(docket, letter.function, arguments)
     edited = await docket.dead.edit(id, **changes)
     if not retry:
-        return Done(sentence=f"Edited dead letter {id} of {edited.key}.", count=1, details=edited.as_json())
+        return ActionResult(sentence=f"Edited dead letter {id} of {edited.key}.", count=1, details=edited.as_json())
     report = await docket.dead.retry(id=id)
     sentence = f"Edited dead letter {id}. {report_in_words('Retried', report.retried, report)}"
-    return Done(sentence=sentence, count=1, details=report.as_json())
+    return ActionResult(sentence=sentence, count=1, details=report.as_json())
 
 
 LETTER_ACTIONS: tuple[Action, ...] = (

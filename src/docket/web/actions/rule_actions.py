@@ -6,24 +6,24 @@ from typing import Any
 
 from docket.errors import NotPaused
 from docket.strikelist import Restore, Strike
-from docket.web.failures import Refused
 from docket.web.guards import Role
 from docket.web.inputs import text
+from docket.web.problems import Refused
 
-from .action import Action, ChangeRequest, Done, counted
+from .action import Action, ActionResult, ChangeRequest, counted
 from .values import RULE, read_rule
 
 
-async def pause(request: ChangeRequest, **given: Any) -> Done:
+async def pause(request: ChangeRequest, **given: Any) -> ActionResult:
     function, parameter, operator, value = read_rule(**given)
     if not given.get("function"):
         # An empty form must not hold the whole docket.
         raise ValueError("name the function, or * for all functions")
     made = await request.docket.pause(function or "*", parameter, operator, value)
-    return Done(sentence=f"Paused {made}.", details={"id": made.id, "pause": str(made), "held": made.held})
+    return ActionResult(sentence=f"Paused {made}.", details={"id": made.id, "pause": str(made), "held": made.held})
 
 
-async def resume(request: ChangeRequest, *, id: str | None = None, **given: Any) -> Done:
+async def resume(request: ChangeRequest, *, id: str | None = None, **given: Any) -> ActionResult:
     docket = request.docket
     if id is None:
         if not given:
@@ -38,17 +38,17 @@ async def resume(request: ChangeRequest, *, id: str | None = None, **given: Any)
             raise NotPaused(f"there is no pause {id!r}")
         held = await docket.resume(found)
     sentence = f"Resumed: {counted(held, 'task goes on', 'tasks go on')}."
-    return Done(sentence=sentence, count=held, details={"held": held})
+    return ActionResult(sentence=sentence, count=held, details={"held": held})
 
 
-async def strike(request: ChangeRequest, **given: Any) -> Done:
+async def strike(request: ChangeRequest, **given: Any) -> ActionResult:
     rule = Strike(*read_rule(**given))
     rule.check()
     await request.docket.strike(rule.function, rule.parameter, rule.operator, rule.value)
-    return Done(sentence=f"Struck {rule.call_repr()}.", details={"strike": rule.call_repr()})
+    return ActionResult(sentence=f"Struck {rule.call_repr()}.", details={"strike": rule.call_repr()})
 
 
-async def restore(request: ChangeRequest, *, id: str | None = None, **given: Any) -> Done:
+async def restore(request: ChangeRequest, *, id: str | None = None, **given: Any) -> ActionResult:
     strikes = request.docket.strike_list
     await request.docket.wait_for_strikes_loaded()
     if id is not None:
@@ -58,11 +58,11 @@ async def restore(request: ChangeRequest, *, id: str | None = None, **given: Any
         shown = found.call_repr() if found is not None else f"strike {id}"
         if not await strikes.discard(id):
             raise _no_such_strike(f"there is no strike {id!r}")
-        return Done(sentence=f"Restored {shown}.", count=1, details={"strike": shown})
+        return ActionResult(sentence=f"Restored {shown}.", count=1, details={"strike": shown})
     rule = Restore(*read_rule(**given))
     rule.check()
     await request.docket.restore(rule.function, rule.parameter, rule.operator, rule.value)
-    return Done(sentence=f"Restored {rule.call_repr()}.", details={"strike": rule.call_repr()})
+    return ActionResult(sentence=f"Restored {rule.call_repr()}.", details={"strike": rule.call_repr()})
 
 
 def _no_such_strike(detail: str) -> Refused:

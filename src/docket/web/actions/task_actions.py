@@ -11,10 +11,10 @@ from docket.errors import TaskNotFound
 from docket.execution import Disposition
 from docket.inspection.filters import Place, read_filter
 from docket.operator_verbs import OperatorVerbs
-from docket.web.failures import Refused
 from docket.web.guards import Role
+from docket.web.problems import Refused
 
-from .action import Action, ChangeRequest, Done, counted
+from .action import Action, ActionResult, ChangeRequest, counted
 from .fields import fields
 from .values import typed_call
 
@@ -25,7 +25,7 @@ _PATIENCE = timedelta(seconds=1)
 _CANCELLED, _ASKED = 1, 2
 
 
-async def cancel(request: ChangeRequest, *, keys: list[str]) -> Done:
+async def cancel(request: ChangeRequest, *, keys: list[str]) -> ActionResult:
     counts = await _cancel_keys(request, list(dict.fromkeys(keys)))
     if not counts.cancelled and not counts.asked:
         raise TaskNotFound(f"there is no unfinished task {', '.join(map(repr, keys[:5]))}")
@@ -34,7 +34,7 @@ async def cancel(request: ChangeRequest, *, keys: list[str]) -> Done:
 
 async def cancel_matching(
     request: ChangeRequest, *, filter: str | None = None, running: bool = False, everything: bool = False
-) -> Done:
+) -> ActionResult:
     """All waiting tasks that match, and with `running` also the running ones."""
     chosen = read_filter(filter or "")
     if any(place.is_finished for place in chosen.places):
@@ -59,10 +59,10 @@ async def cancel_matching(
     if skipped:
         words.append(f"{skipped:,} began to run, ended or were replaced in the meantime")
     details = {"cancelled": cancelled, "asked": requested, "skipped": skipped}
-    return Done(sentence="; ".join(words) + ".", count=cancelled + requested, details=details)
+    return ActionResult(sentence="; ".join(words) + ".", count=cancelled + requested, details=details)
 
 
-async def run_now(request: ChangeRequest, *, keys: list[str], due: datetime | None = None) -> Done:
+async def run_now(request: ChangeRequest, *, keys: list[str], due: datetime | None = None) -> ActionResult:
     unique = list(dict.fromkeys(keys))
     if due is not None and len(unique) > 1:
         raise ValueError("due goes with one key")
@@ -71,21 +71,21 @@ async def run_now(request: ChangeRequest, *, keys: list[str], due: datetime | No
         raise await _not_scheduled(request, unique[0])
     rest = len(unique) - len(moved)
     words = f"{counted(len(moved), 'task runs', 'tasks run')} now" + (f"; {rest:,} not in the schedule" if rest else "")
-    return Done(sentence=f"{words}.", count=len(moved), details={"moved": moved})
+    return ActionResult(sentence=f"{words}.", count=len(moved), details={"moved": moved})
 
 
-async def _skipped(request: ChangeRequest, when: datetime | None, *, key: str, **_: Any) -> Done:
+async def _skipped(request: ChangeRequest, when: datetime | None, *, key: str, **_: Any) -> ActionResult:
     if when is None:
         raise await _not_scheduled(request, key)
     sentence = f"Skipped the next run of {key!r}: it runs at {when:%Y-%m-%d %H:%M:%S} UTC."
-    return Done(sentence=sentence, count=1, details={"when": when})
+    return ActionResult(sentence=sentence, count=1, details={"when": when})
 
 
-async def _rescheduled(request: ChangeRequest, is_moved: bool, *, key: str, when: datetime, **_: Any) -> Done:
+async def _rescheduled(request: ChangeRequest, is_moved: bool, *, key: str, when: datetime, **_: Any) -> ActionResult:
     if not is_moved:
         raise await _not_scheduled(request, key)
     sentence = f"Task {key!r} is due at {when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
-    return Done(sentence=sentence, count=1, details={"when": when})
+    return ActionResult(sentence=sentence, count=1, details={"when": when})
 
 
 async def _not_scheduled(request: ChangeRequest, key: str) -> Exception:
@@ -109,7 +109,7 @@ class CancelCounts:
     def asked(self) -> int:
         return len(self.asked_keys)
 
-    def done(self) -> Done:
+    def done(self) -> ActionResult:
         words = [f"Cancelled {counted(self.cancelled, 'waiting task')}"]
         if self.asked:
             words.append(f"asked the workers of {counted(self.asked, 'running task')}")
@@ -118,7 +118,7 @@ class CancelCounts:
                 f"{self.not_found[0]!r} is not there" if len(self.not_found) == 1 else _missing(self.not_found)
             )
         details = {"cancelled": self.cancelled, "asked": self.asked, "not_found": self.not_found}
-        return Done(sentence="; ".join(words) + ".", count=self.cancelled + self.asked, details=details)
+        return ActionResult(sentence="; ".join(words) + ".", count=self.cancelled + self.asked, details=details)
 
 
 def _missing(keys: Sequence[str]) -> str:
@@ -148,7 +148,7 @@ async def add(
     key: str | None = None,
     when: datetime | None = None,
     delay: timedelta | None = None,
-) -> Done:
+) -> ActionResult:
     docket = request.docket
     if when is not None and delay is not None:
         raise ValueError("when and delay: give one of them")
@@ -162,7 +162,7 @@ async def add(
     sentence = words.get(execution.disposition, f"There is an unfinished task {execution.key!r}: nothing was added.")
     details = {"key": execution.key, "disposition": execution.disposition.value}
     count = 1 if execution.disposition is Disposition.SCHEDULED else 0
-    return Done(sentence=sentence, count=count, details=details)
+    return ActionResult(sentence=sentence, count=count, details=details)
 
 
 _KEY, _KEYS = "The key of the task.", "The keys of the tasks."

@@ -14,9 +14,7 @@ from typing import Any
 from docket._aio import cancel_and_wait
 from docket.execution.events import read_event
 from docket.inspection.census import Census
-from docket.web.census_reader import CensusReader
-from docket.web.event_stream import event
-from docket.web.shared_tap import SharedTap
+from docket.web.streams import CensusReader, SharedTap, event
 
 from .plain import plain
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from docket._version import __version__
-from docket.web.actions import Action, Done
+from docket.web.actions import Action, ActionResult
 from docket.web.inputs import Input, flag
 
+from .plain import Schemas
 from .reads import Read
-from .schemas import Schemas
 
 # The stream of events.
 EVENTS = "events"
@@ -58,7 +58,7 @@ def describe(
             "description": f"Needs the role {action.role.value}.",
             "parameters": [docket],
             "requestBody": {"required": True, "content": {"application/json": {"schema": _body(action.inputs)}}},
-            "responses": _responses(schemas.of(Done)),
+            "responses": _responses(schemas.of(ActionResult)),
         }
     return {
         "openapi": "3.1.0",

@@ -12,12 +12,11 @@ from starlette.routing import BaseRoute, Route
 
 from docket.errors import DocketError
 from docket.storage.client.urls import hide_password
+from docket.web.access import visitor_of
 from docket.web.actions import ACTIONS, Action, carry_out, check_role
-from docket.web.bodies import read_json_body
 from docket.web.dashboard import Dashboard, in_time
-from docket.web.entrance import visitor_of
-from docket.web.failures import Refused
-from docket.web.inputs import read_json, read_query, refused
+from docket.web.inputs import read_json, read_json_body, read_query, refused
+from docket.web.problems import Refused
 
 from .event_feed import feed
 from .openapi import EVENT_INPUTS, EVENTS, describe

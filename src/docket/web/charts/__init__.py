@@ -1,10 +1,8 @@
 """Charts as the coordinates of SVG shapes. Templates draw them, so they work without JavaScript."""
 
-from .bars import Bars, Series, bars, mirrored
+from .bars import Bars, HistogramChart, Series, Strip, bars, histogram_chart, mirrored, strip
 from .heat_map import HeatMap, heat_map
-from .histogram_chart import HistogramChart, histogram_chart
 from .scales import Tick, hue
-from .strip import Strip, strip
 
 __all__ = [
     "Bars",

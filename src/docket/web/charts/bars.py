@@ -1,12 +1,15 @@
-"""Bars over time: one column for each moment, stacked, upwards and downwards."""
+"""Charts of bars: columns of functions, a histogram, and a strip."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from .scales import Tick, coordinate, number, round_up
+from docket.model.histograms import BOUNDS, BUCKETS, Histogram
+
+from .scales import Tick, bucket_position, coordinate, number, round_up, seconds
 
 HEIGHT = 100.0
 # The share of a column that its bar fills.
@@ -109,3 +112,92 @@ def _stack(series: Sequence[Series], columns: int, zero: float, scale: Scale) ->
             parts.append(f"M{left} {coordinate(zero + base)}h{wide}v{coordinate(height)}h-{wide}z")
         shapes.append(Shape(one.name, "".join(parts)))
     return shapes
+
+
+_FEWEST_COLUMNS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramHit:
+    x: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramChart:
+    """Bars in a box that is `columns` wide and 100 high; the places of two percentiles."""
+
+    columns: int
+    path: str
+    p50: float | None
+    p99: float | None
+    ticks: tuple[Tick, ...]
+    hits: tuple[HistogramHit, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.path
+
+
+def histogram_chart(histogram: Histogram) -> HistogramChart:
+    low, high = _columns(histogram)
+    columns, most = high - low, max(histogram.counts.values(), default=0)
+    parts: list[str] = []
+    hits: list[HistogramHit] = []
+    for bucket, count in sorted(histogram.counts.items()):
+        height = max(count / most * 100, 1.5)
+        parts.append(f"M{coordinate(bucket - low + 0.06)} 100h.88v-{coordinate(height)}h-.88z")
+        hits.append(HistogramHit(bucket - low, f"{_range(bucket)}: {count:,}"))
+    found = [i for i in range(0, len(BOUNDS), 5) if low < i + 1 < high]
+    ticks = tuple(Tick((i + 1 - low) / columns * 100, seconds(BOUNDS[i])) for i in found)
+    places = [None if value is None else bucket_position(value) - low for value in (histogram.p50, histogram.p99)]
+    return HistogramChart(columns, "".join(parts), places[0], places[1], ticks, tuple(hits))
+
+
+def _columns(histogram: Histogram) -> tuple[int, int]:
+    if not histogram.counts:
+        return 0, _FEWEST_COLUMNS
+    low, high = max(min(histogram.counts) - 2, 0), min(max(histogram.counts) + 3, BUCKETS)
+    missing = max(_FEWEST_COLUMNS - (high - low), 0)
+    low = max(low - missing // 2, 0)
+    return low, min(max(high, low + _FEWEST_COLUMNS), BUCKETS)
+
+
+def _range(bucket: int) -> str:
+    if bucket == 0:
+        return f"below {seconds(BOUNDS[0])}"
+    if bucket >= len(BOUNDS):
+        return f"{seconds(BOUNDS[-1])} or more"
+    return f"{seconds(BOUNDS[bucket - 1])} to {seconds(BOUNDS[bucket])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    bars: Bars
+    hours: tuple[Tick, ...]
+
+
+def strip(since: datetime, step: timedelta, counts: Mapping[str, Sequence[int]], columns: int) -> Strip:
+    """The counts by name, one number per step from `since` on. The names are classes of shapes."""
+    series = [Series(name, _whole(values, columns)) for name, values in counts.items()]
+    words: list[str] = []
+    for i in range(columns):
+        begin = since + step * i
+        total = sum(one.values[i] for one in series)
+        words.append(f"{begin:%H:%M} to {begin + step:%H:%M} UTC: {total:,.0f}")
+    return Strip(bars(series, columns, words), _hours(since, step, columns))
+
+
+def _whole(values: Sequence[int], columns: int) -> list[float]:
+    return [float(value) for value in values[:columns]] + [0.0] * max(columns - len(values), 0)
+
+
+def _hours(since: datetime, step: timedelta, columns: int) -> tuple[Tick, ...]:
+    length = step * columns
+    first = since.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    found: list[Tick] = []
+    while first < since + length:
+        if first.hour % 3 == 0:
+            found.append(Tick((first - since) / length * 100, f"{first:%H:%M}"))
+        first += timedelta(hours=1)
+    return tuple(found)

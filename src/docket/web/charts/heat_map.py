@@ -49,7 +49,7 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimedHistogram:
     """The histogram of one column, and when it began."""
 
     column: int
@@ -57,7 +57,7 @@ class Moment:
     histogram: Histogram
 
 
-def heat_map(moments: Sequence[Moment], columns: int) -> HeatMap:
+def heat_map(moments: Sequence[TimedHistogram], columns: int) -> HeatMap:
     """The heat map of these columns. A column without a moment is empty."""
     found = [one for one in moments if one.histogram.counts and 0 <= one.column < columns]
     total = Histogram()
@@ -87,7 +87,7 @@ def _rows(total: Histogram) -> tuple[int, int]:
     return low, min(max(high, low + _FEWEST_ROWS), BUCKETS)
 
 
-def _cells(found: Sequence[Moment], low: int, high: int) -> tuple[Cells, ...]:
+def _cells(found: Sequence[TimedHistogram], low: int, high: int) -> tuple[Cells, ...]:
     most = max((count for one in found for count in one.histogram.counts.values()), default=0)
     paths: dict[int, list[str]] = {}
     for one in found:
@@ -98,7 +98,7 @@ def _cells(found: Sequence[Moment], low: int, high: int) -> tuple[Cells, ...]:
     return tuple(Cells(level, "".join(paths[level])) for level in sorted(paths))
 
 
-def _line(found: Sequence[Moment], share: float, low: int, high: int) -> str:
+def _line(found: Sequence[TimedHistogram], share: float, low: int, high: int) -> str:
     """A line through the middle of the columns. It is broken where a column is empty."""
     parts: list[str] = []
     before = None
@@ -121,7 +121,7 @@ def _ticks(low: int, high: int) -> tuple[Tick, ...]:
     return tuple(Tick((high - (i + 1)) / rows * 100, seconds(BOUNDS[i])) for i in found)
 
 
-def _words(one: Moment) -> str:
+def _words(one: TimedHistogram) -> str:
     histogram = one.histogram
     p50, p99 = histogram.p50 or 0.0, histogram.p99 or 0.0
     return f"{one.since:%H:%M}: {histogram.count:,}, half within {seconds(p50)}, 99 % within {seconds(p99)}"

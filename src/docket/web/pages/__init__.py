@@ -6,13 +6,13 @@ from jinja2 import Environment
 from starlette.routing import BaseRoute
 
 from docket.web.charts import hue
-from docket.web.page import Page
+from docket.web.page_request import WebPage
 
 from . import audit, dead, functions, limits, look, now, rules, schedule, task, tasks, workers
 from .formats import FILTERS
 from .look import look_of
 
-PAGES: tuple[Page, ...] = (
+PAGES: tuple[WebPage, ...] = (
     now.PAGE,
     tasks.PAGE,
     dead.PAGE,

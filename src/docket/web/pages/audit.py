@@ -6,19 +6,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from docket.inspection.audit import read_audit
-from docket.web.page import Page
-from docket.web.visit import Visit
+from docket.web.page_request import PageRequest, WebPage
 
 SIZE = 50
 
 
-async def answer(visit: Visit) -> Response:
-    who, action = visit.query.get("who") or None, visit.query.get("action") or None
+async def answer(page_request: PageRequest) -> Response:
+    who, action = page_request.query.get("who") or None, page_request.query.get("action") or None
     try:
-        found = await read_audit(visit.docket, cursor=visit.query.get("after"), size=SIZE, who=who, action=action)
+        found = await read_audit(
+            page_request.docket, cursor=page_request.query.get("after"), size=SIZE, who=who, action=action
+        )
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
-    return visit.render("audit.html", found=found, who=who, action=action, now=visit.docket.now())
+    return page_request.render("audit.html", found=found, who=who, action=action, now=page_request.docket.now())
 
 
-PAGE = Page("audit", answer, "Audit")
+PAGE = WebPage("audit", answer, "Audit")

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import shlex
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 from markupsafe import Markup, escape
 
 from docket.dead import Letter
+from docket.docket import Docket
+from docket.inspection.statistics import FunctionStats, Period
 from docket.inspection.why import limit_names
+from docket.model.histograms import Histogram
 from docket.model.texts import escaped
 from docket.model.times import from_ms
+from docket.web.charts import HeatMap, Tick, heat_map
+from docket.web.charts.heat_map import TimedHistogram
 from docket.web.charts.scales import coordinate
 
 _PLACES = {
@@ -179,3 +187,59 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "unit": unit,
     "verbatim": verbatim,
 }
+
+# Minutes that charts show if nothing happened before.
+LENGTHS = (5, 15, 30)
+
+
+def shown_minutes(counts: Sequence[float]) -> int:
+    """How many of the last minutes a chart shows. A docket that began a moment ago fills a few
+    minutes, not a corner of an hour."""
+    first = next((i for i, count in enumerate(counts) if count), len(counts))
+    return next((length for length in LENGTHS if len(counts) - first <= length), len(counts))
+
+
+def clock_ticks(moments: Sequence[datetime]) -> tuple[Tick, ...]:
+    """A tick every ten minutes; in a short time, every five or every one."""
+    columns = len(moments)
+    every = 10 if columns > 30 else 5 if columns > 5 else 1
+    return tuple(
+        Tick((i + 0.5) / columns * 100, f"{when:%H:%M}") for i, when in enumerate(moments) if when.minute % every == 0
+    )
+
+
+def heat_of(
+    periods: Sequence[Period], moments: Sequence[datetime], of: Callable[[FunctionStats], Histogram]
+) -> HeatMap:
+    columns = {when: i for i, when in enumerate(moments)}
+    found = [TimedHistogram(columns[one.since], one.since, of(one.counts)) for one in periods if one.since in columns]
+    return heat_map(found, len(moments))
+
+
+T = TypeVar("T")
+
+
+class _Reading(Generic[T]):
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.until = 0.0
+        self.value: T | None = None
+
+
+class Shared(Generic[T]):
+    """One value per docket, read again when it is older than `lifetime`."""
+
+    def __init__(self, lifetime: timedelta) -> None:
+        self._seconds = lifetime.total_seconds()
+        self._readings: WeakKeyDictionary[Docket, _Reading[T]] = WeakKeyDictionary()
+
+    async def get(self, docket: Docket, read: Callable[[Docket], Awaitable[T]]) -> T:
+        """The value, or the error of reading it. An error is not kept."""
+        reading = self._readings.get(docket)
+        if reading is None:
+            reading = self._readings[docket] = _Reading()
+        async with reading.lock:
+            if reading.value is None or time.monotonic() >= reading.until:
+                reading.value = await read(docket)
+                reading.until = time.monotonic() + self._seconds
+            return reading.value

@@ -13,10 +13,9 @@ from starlette.responses import Response
 from docket.inspection.functions import FunctionView, read_function, read_functions
 from docket.inspection.statistics import read_statistics
 from docket.web.charts import Bars, Series, bars, histogram_chart
-from docket.web.page import Page
-from docket.web.visit import Visit
+from docket.web.page_request import PageRequest, WebPage
 
-from .columns import clock_ticks, heat_of, shown_minutes
+from .formats import clock_ticks, heat_of, shown_minutes
 
 HOUR = timedelta(hours=1)
 
@@ -27,21 +26,21 @@ class FunctionRow:
     spark: Bars
 
 
-async def answer(visit: Visit) -> Response:
-    name = visit.query.get("name")
+async def answer(page_request: PageRequest) -> Response:
+    name = page_request.query.get("name")
     if name is not None:
-        return await _answer_one(visit, name)
-    views = await read_functions(visit.docket, length=HOUR)
+        return await _answer_one(page_request, name)
+    views = await read_functions(page_request.docket, length=HOUR)
     minutes = shown_minutes([sum(ended) for ended in zip(*(view.ended for view in views), strict=True)])
     rows = [
         FunctionRow(view, _spark(view, minutes))
         for view in sorted(views, key=lambda view: (-view.stats.ended, view.name))
     ]
-    return visit.render("functions.html", rows=rows, minutes=minutes, now=visit.docket.now())
+    return page_request.render("functions.html", rows=rows, minutes=minutes, now=page_request.docket.now())
 
 
-async def _answer_one(visit: Visit, name: str) -> Response:
-    docket = visit.docket
+async def _answer_one(page_request: PageRequest, name: str) -> Response:
+    docket = page_request.docket
     view, stats = await asyncio.gather(
         read_function(docket, name, length=HOUR), read_statistics(docket, name, HOUR, None)
     )
@@ -62,7 +61,7 @@ async def _answer_one(visit: Visit, name: str) -> Response:
         "kinds": letters,
         "now": docket.now(),
     }
-    return visit.render("function.html", **context)
+    return page_request.render("function.html", **context)
 
 
 def _spark(view: FunctionView, minutes: int) -> Bars:
@@ -76,4 +75,4 @@ def _chart(view: FunctionView) -> Bars:
     return bars((Series("bad", view.failed), Series("out", good)), len(view.ended), words)
 
 
-PAGE = Page("functions", answer, "Functions")
+PAGE = WebPage("functions", answer, "Functions")

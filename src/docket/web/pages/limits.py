@@ -12,24 +12,23 @@ from docket.docket import Docket
 from docket.inspection.filters import GROUPS, TaskFilter
 from docket.inspection.limits import LimitView, WindowView, read_limits, read_windows
 from docket.inspection.tasks import find_page
-from docket.web.page import Page
-from docket.web.visit import Visit
+from docket.web.page_request import PageRequest, WebPage
 
 SIZE = 30
 
 
-async def answer(visit: Visit) -> Response:
-    docket = visit.docket
+async def answer(page_request: PageRequest) -> Response:
+    docket = page_request.docket
     try:
         slots, windows = await asyncio.gather(
-            read_limits(docket, cursor=visit.query.get("after"), size=SIZE),
-            read_windows(docket, cursor=visit.query.get("later"), size=SIZE),
+            read_limits(docket, cursor=page_request.query.get("after"), size=SIZE),
+            read_windows(docket, cursor=page_request.query.get("later"), size=SIZE),
         )
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
     limits = await asyncio.gather(*(_value(docket, one.parameter, _keys_of(one)) for one in slots.limits))
     values = await asyncio.gather(*(_value(docket, one.parameter, _keys_in(one)) for one in windows.windows))
-    return visit.render(
+    return page_request.render(
         "limits.html",
         limits=list(zip(slots.limits, limits, strict=True)),
         page_of=slots,
@@ -59,4 +58,4 @@ async def _value(docket: Docket, parameter: str | None, keys: Iterable[str]) -> 
     return (arguments or {}).get(parameter)
 
 
-PAGE = Page("limits", answer, "Limits")
+PAGE = WebPage("limits", answer, "Limits")

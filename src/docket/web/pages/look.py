@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from docket._version import __version__
 from docket.settings import is_open
-from docket.web.page import Page
-from docket.web.visit import Visit
+from docket.web.page_request import PageRequest, WebPage
 
 _YEAR = 365 * 24 * 3600
 # What a cookie may say, its usual value first. That one is not written into the page.
@@ -73,21 +72,21 @@ class Look:
         )
 
 
-def look_of(visit: Visit) -> Look:
-    request = visit.request
+def look_of(page_request: PageRequest) -> Look:
+    request = page_request.request
     query = list(request.query_params.multi_items())
     path = request.scope.get("docket.page")
     if path is not None:
         # Live parts are made for the stream of the page, whose address has the page in its query.
         query = [(name, value) for name, value in query if name != "page"]
     first = [(name, value) for name, value in query if name != "after"]
-    here = request.url.path if path is None else visit.url(path)
+    here = request.url.path if path is None else page_request.url(path)
     return Look(
-        theme=_choice(visit, "theme"),
-        times=_choice(visit, "times"),
-        now=_now(visit),
-        stream=visit.url("live", **_stream_query(path, query)) if path is not None else None,
-        server=_server(visit),
+        theme=_choice(page_request, "theme"),
+        times=_choice(page_request, "times"),
+        now=_now(page_request),
+        stream=page_request.url("live", **_stream_query(path, query)) if path is not None else None,
+        server=_server(page_request),
         back=_with_query(here, query),
         after=request.query_params.get("after"),
         first_page=_with_query(here, first),
@@ -105,41 +104,41 @@ def _with_query(path: str, query: list[tuple[str, str]]) -> str:
     return path + (f"?{urlencode(query, errors='replace')}" if query else "")
 
 
-def _choice(visit: Visit, name: str) -> str:
-    value = visit.request.cookies.get(f"docket-{name}")
+def _choice(page_request: PageRequest, name: str) -> str:
+    value = page_request.request.cookies.get(f"docket-{name}")
     return value if value is not None and value in CHOICES[name] else CHOICES[name][0]
 
 
-def _now(visit: Visit) -> datetime:
-    if visit.segment is None or not is_open(visit.docket):
+def _now(page_request: PageRequest) -> datetime:
+    if page_request.segment is None or not is_open(page_request.docket):
         return datetime.now(UTC)
-    return visit.docket.now()
+    return page_request.docket.now()
 
 
-def _server(visit: Visit) -> str:
+def _server(page_request: PageRequest) -> str:
     """The engine, without its address: a viewer need not know that."""
-    if visit.segment is None or not is_open(visit.docket):
+    if page_request.segment is None or not is_open(page_request.docket):
         return ""
-    server = visit.docket.server
+    server = page_request.docket.server
     return f"{server.engine_name} {server.engine_version}"
 
 
-async def answer(visit: Visit) -> Response:
+async def answer(page_request: PageRequest) -> Response:
     """Remembers a choice in a cookie, and goes back. It changes nothing on the server, so a viewer
     may do it."""
-    response = visit.redirect(_safe(visit, visit.query.get("back")))
+    response = page_request.redirect(_safe(page_request, page_request.query.get("back")))
     for name, values in CHOICES.items():
-        value = visit.query.get(name)
+        value = page_request.query.get(name)
         if value is not None and value in values:
-            response.set_cookie(f"docket-{name}", value, _YEAR, path=f"{visit.root}/", samesite="lax")
+            response.set_cookie(f"docket-{name}", value, _YEAR, path=f"{page_request.root}/", samesite="lax")
     return response
 
 
-def _safe(visit: Visit, back: str | None) -> str:
+def _safe(page_request: PageRequest, back: str | None) -> str:
     """Only a page of this dashboard: a link to here must not lead elsewhere."""
-    if back is None or not back.startswith(f"{visit.root}/") or back.startswith("//") or "\\" in back:
-        return visit.url("now")
+    if back is None or not back.startswith(f"{page_request.root}/") or back.startswith("//") or "\\" in back:
+        return page_request.url("now")
     return back
 
 
-PAGE = Page("look", answer)
+PAGE = WebPage("look", answer)

@@ -17,11 +17,9 @@ from docket.inspection.statistics import FlowPoint, FunctionStats, failing, read
 from docket.inspection.tasks import find_oldest
 from docket.inspection.workers import RunningTask, WorkerView, read_running, read_worker_views
 from docket.web.charts import Bars, HeatMap, Series, Tick, mirrored
-from docket.web.page import Page
-from docket.web.visit import Visit
+from docket.web.page_request import PageRequest, WebPage
 
-from .columns import LENGTHS, clock_ticks, heat_of, shown_minutes
-from .shared import Shared
+from .formats import LENGTHS, Shared, clock_ticks, heat_of, shown_minutes
 
 HOUR = timedelta(hours=1)
 RECENT = timedelta(minutes=5)
@@ -33,7 +31,7 @@ MOST_SLOTS, MOST_WORKERS = 400, 200
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class SlotUse:
     """The slots of a worker: its runs, and how many slots are free."""
 
     worker: WorkerView
@@ -71,17 +69,17 @@ class Hour:
 hours: Shared[Hour] = Shared(timedelta(seconds=5))
 
 
-async def answer(visit: Visit) -> Response:
-    return visit.render("now.html", **await _context(visit))
+async def answer(page_request: PageRequest) -> Response:
+    return page_request.render("now.html", **await _context(page_request))
 
 
-async def live(visit: Visit) -> str:
-    return visit.fragment("now_parts.html", **await _context(visit))
+async def live(page_request: PageRequest) -> str:
+    return page_request.fragment("now_parts.html", **await _context(page_request))
 
 
-async def _context(visit: Visit) -> dict[str, Any]:
-    docket = visit.docket
-    census = await visit.reader.read()
+async def _context(page_request: PageRequest) -> dict[str, Any]:
+    docket = page_request.docket
+    census = await page_request.reader.read()
     hour, workers, running, oldest, overview, rules = await asyncio.gather(
         hours.get(docket, _read_hour),
         read_worker_views(docket),
@@ -95,7 +93,7 @@ async def _context(visit: Visit) -> dict[str, Any]:
     return {
         "census": census,
         "rates": census.rates,
-        "flow": _live_chart(tuple(visit.reader.recent)),
+        "flow": _live_chart(tuple(page_request.reader.recent)),
         "hour": hour,
         "fleet": fleet,
         "other_workers": max(len(workers) - MOST_WORKERS, 0),
@@ -111,11 +109,11 @@ async def _context(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _slots(worker: WorkerView, runs: Sequence[RunningTask]) -> Slots:
+def _slots(worker: WorkerView, runs: Sequence[RunningTask]) -> SlotUse:
     slots = worker.report.slots if worker.report is not None else len(runs)
     shown = runs[:MOST_SLOTS]
     free = max(min(slots, MOST_SLOTS) - len(runs), 0)
-    return Slots(worker, shown, free, max(slots, len(runs)) - len(shown) - free)
+    return SlotUse(worker, shown, free, max(slots, len(runs)) - len(shown) - free)
 
 
 # Charts
@@ -178,4 +176,4 @@ def _flow(points: Sequence[FlowPoint]) -> Bars:
     return mirrored((Series("in", added),), (Series("bad", bad), Series("out", good)), len(points), words)
 
 
-PAGE = Page("now", answer, "Now", live)
+PAGE = WebPage("now", answer, "Now", live)

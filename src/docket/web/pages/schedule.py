@@ -12,25 +12,26 @@ from docket.inspection.filters import Place, TaskFilter
 from docket.inspection.schedule import Upcoming, read_upcoming
 from docket.inspection.tasks import find_page
 from docket.web.charts import Strip, hue, strip
-from docket.web.page import Page
-from docket.web.visit import Visit
+from docket.web.page_request import PageRequest, WebPage
 
 SIZE = 25
 # Functions with a colour of their own; the others share one.
 NAMED = 6
 
 
-async def answer(visit: Visit) -> Response:
-    docket = visit.docket
+async def answer(page_request: PageRequest) -> Response:
+    docket = page_request.docket
     scheduled = TaskFilter(places=frozenset((Place.SCHEDULED,)))
     try:
         upcoming, page = await asyncio.gather(
-            read_upcoming(docket), find_page(docket, scheduled, size=SIZE, cursor=visit.query.get("after"))
+            read_upcoming(docket), find_page(docket, scheduled, size=SIZE, cursor=page_request.query.get("after"))
         )
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
     chart, legend = _strip(upcoming)
-    return visit.render("schedule.html", upcoming=upcoming, found=page, chart=chart, legend=legend, now=upcoming.since)
+    return page_request.render(
+        "schedule.html", upcoming=upcoming, found=page, chart=chart, legend=legend, now=upcoming.since
+    )
 
 
 def _strip(upcoming: Upcoming) -> tuple[Strip, list[tuple[str, int]]]:
@@ -55,4 +56,4 @@ def _strip(upcoming: Upcoming) -> tuple[Strip, list[tuple[str, int]]]:
     return strip(since, step, series, max(len(upcoming.buckets), 1)), legend
 
 
-PAGE = Page("schedule", answer, "Schedule")
+PAGE = WebPage("schedule", answer, "Schedule")

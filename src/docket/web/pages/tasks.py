@@ -10,8 +10,7 @@ from starlette.responses import Response
 from docket.inspection.census import Census, read_census
 from docket.inspection.filters import GROUPS, UNFINISHED, Place, TaskFilter, read_filter
 from docket.inspection.tasks import find_page
-from docket.web.page import Page
-from docket.web.visit import Visit
+from docket.web.page_request import PageRequest, WebPage
 
 SIZE = 50
 
@@ -27,17 +26,19 @@ class Chip:
     is_chosen: bool
 
 
-async def answer(visit: Visit) -> Response:
-    text = visit.query.get("q", "").strip()
-    census = await read_census(visit.docket)
+async def answer(page_request: PageRequest) -> Response:
+    text = page_request.query.get("q", "").strip()
+    census = await read_census(page_request.docket)
     context: dict[str, Any] = {"q": text, "census": census, "now": census.taken, "problem": None, "found": None}
     try:
         chosen = read_filter(text)
-        context["found"] = await find_page(visit.docket, chosen, cursor=visit.query.get("after"), size=SIZE)
+        context["found"] = await find_page(
+            page_request.docket, chosen, cursor=page_request.query.get("after"), size=SIZE
+        )
     except ValueError as error:
         context["problem"], chosen = str(error), TaskFilter()
     context |= {"filter": chosen, "chips": _chips(chosen, census)}
-    return visit.render("tasks.html", status=200 if context["problem"] is None else 400, **context)
+    return page_request.render("tasks.html", status=200 if context["problem"] is None else 400, **context)
 
 
 def _chips(chosen: TaskFilter, census: Census) -> list[Chip]:
@@ -67,4 +68,4 @@ def _chips(chosen: TaskFilter, census: Census) -> list[Chip]:
     ]
 
 
-PAGE = Page("tasks", answer, "Tasks")
+PAGE = WebPage("tasks", answer, "Tasks")

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from docket.inspection.workers import RunningTask, WorkerView, read_running, read_worker_views
-from docket.web.page import Page
-from docket.web.visit import Visit
+from docket.web.page_request import PageRequest, WebPage
 
 # The most runs that are listed for one worker.
 LISTED = 25
@@ -26,11 +25,11 @@ class WorkerRow:
         return self.runs[:LISTED]
 
 
-async def answer(visit: Visit) -> Response:
-    workers, running = await asyncio.gather(read_worker_views(visit.docket), read_running(visit.docket))
+async def answer(page_request: PageRequest) -> Response:
+    workers, running = await asyncio.gather(read_worker_views(page_request.docket), read_running(page_request.docket))
     rows = [WorkerRow(worker, running.of(worker.id)) for worker in workers]
     versions = {worker.report.version for worker in workers if worker.report is not None}
-    return visit.render("workers.html", rows=rows, versions=sorted(versions), now=visit.docket.now())
+    return page_request.render("workers.html", rows=rows, versions=sorted(versions), now=page_request.docket.now())
 
 
-PAGE = Page("workers", answer, "Workers")
+PAGE = WebPage("workers", answer, "Workers")

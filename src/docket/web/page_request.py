@@ -1,27 +1,64 @@
-"""One request for a page of a docket: who asks, about which docket, and how to answer."""
+"""One request for a page of a docket: who asks, about which docket, and
+how to answer; and the flash message of the last change, in a cookie, so
+it works without JavaScript and with several web processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from docket.docket import Docket
 
-from .census_reader import CensusReader
-from .entrance import visitor_of
+from .access import visitor_of
 from .guards import Role, Visitor
-from .messages import read_message, with_message
+from .streams import CensusReader
 
 if TYPE_CHECKING:
     from .dashboard import Dashboard
 
+_COOKIE = "docket-message"
+_MOST = 500
+_SECONDS = 60
 
-class Visit:
+
+@dataclass(frozen=True, slots=True)
+class FlashMessage:
+    text: str
+    is_error: bool = False
+
+
+def with_message(response: Response, root: str, text: str | None, *, is_error: bool = False) -> None:
+    """Sets the message, or removes it if there is no text."""
+    path = f"{root}/"
+    if text is None:
+        response.delete_cookie(_COOKIE, path, httponly=True, samesite="strict")
+        return
+    cut = text if len(text) <= _MOST else f"{text[:_MOST]}…"
+    content = base64.urlsafe_b64encode(f"{int(is_error)}{cut}".encode(errors="replace")).decode().rstrip("=")
+    response.set_cookie(_COOKIE, content, _SECONDS, path=path, httponly=True, samesite="strict")
+
+
+def read_message(request: Request) -> FlashMessage | None:
+    """The message of the last change. Anything else in the cookie is ignored."""
+    content = request.cookies.get(_COOKIE)
+    if not content or len(content) > 8 * _MOST:
+        return None
+    try:
+        found = base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return None
+    return FlashMessage(found[1:], found[0] == "1") if found[:1] in ("0", "1") else None
+
+
+class PageRequest:
     """What a page gets. Without a docket it is a visit of the dashboard itself."""
 
     def __init__(self, dashboard: Dashboard, request: Request, segment: str | None = None) -> None:
@@ -92,7 +129,7 @@ class Visit:
     def fragment(self, template: str, /, **context: Any) -> str:
         """The HTML of a template, for a part of a page."""
         common = {
-            "visit": self,
+            "page_request": self,
             "url": self.url,
             "site": self.site,
             "asset": self.asset,
@@ -109,3 +146,21 @@ class Visit:
         if message is not None:
             with_message(response, self.root, message, is_error=is_error)
         return response
+
+
+PageAnswer = Callable[["PageRequest"], Awaitable[Response]]
+LivePart = Callable[["PageRequest"], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class WebPage:
+    """One page about a docket, at `/{docket}/{path}`. Pages with a title are in the navigation.
+
+    `live` makes the HTML of the parts that change. It is called about once a second for all tabs
+    that show the same, and they receive it over their streams.
+    """
+
+    path: str
+    answer: PageAnswer
+    title: str | None = None
+    live: LivePart | None = None

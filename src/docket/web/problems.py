@@ -16,7 +16,7 @@ HEAL_SECONDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Problem:
     """Why a request has no better answer. `name` is for programs; a page that `heals` asks again by
     itself."""
 
@@ -33,7 +33,7 @@ class Refused(HTTPException):
 
     def __init__(self, status: int, name: str, title: str, detail: str) -> None:
         super().__init__(status, detail)
-        self.failure: Failure = Failure(status, name, title, detail)
+        self.problem: Problem = Problem(status, name, title, detail)
 
 
 # The first class that fits counts. Status, name and title of each; the text of the error follows.
@@ -65,20 +65,20 @@ _ADVICE = {
 }
 
 
-def explain(error: Exception) -> Failure:
+def explain(error: Exception) -> Problem:
     if isinstance(error, Refused):
-        return error.failure
+        return error.problem
     if isinstance(error, HTTPException):
         phrase = http.HTTPStatus(error.status_code).phrase
         detail = error.detail if error.detail != phrase else _PLAIN.get(error.status_code, phrase)
-        return Failure(error.status_code, phrase.lower().replace(" ", "-"), phrase, detail, headers=error.headers)
+        return Problem(error.status_code, phrase.lower().replace(" ", "-"), phrase, detail, headers=error.headers)
     for kind, status, name, title in _ERRORS:
         if isinstance(error, kind):
             text = str(error) or title
             detail = " ".join((f"{text.rstrip('.')}.", _ADVICE.get(name, ""))).strip()
-            return Failure(status, name, title, detail, heals=status == 503)
+            return Problem(status, name, title, detail, heals=status == 503)
     # The details of a bug are for the log.
-    return Failure(500, "bug", "Something went wrong", "The log of the dashboard has the details.")
+    return Problem(500, "bug", "Something went wrong", "The log of the dashboard has the details.")
 
 
 _PLAIN = {

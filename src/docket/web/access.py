@@ -1,18 +1,40 @@
-"""The door of the dashboard. Every request passes here before a page or the API sees it."""
+"""The middleware that every request passes before a page or the API sees it: the guard, changes
+that another site makes a browser send (CSRF), and the headers of every answer.
+
+A browser sends the visitor's credentials with every request, whichever site caused it. It also says
+which site that was, in headers that no script can set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import cast
+from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .failures import Failure
 from .guards import Guard, Role, Visitor, ask
-from .origins import is_same_origin
+from .problems import Problem
+
+
+def is_same_origin(headers: Headers) -> bool:
+    """Whether a page of this dashboard caused the request. Programs send `Sec-Fetch-Site:
+    same-origin` themselves; a request that says nothing counts as foreign."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin, host = headers.get("origin"), headers.get("host")
+    if not origin or not host:
+        return False
+    try:
+        found = urlsplit(origin)
+    except ValueError:
+        return False
+    # A proxy may end TLS, so the scheme says nothing. Both leave out the port of their scheme.
+    return found.scheme in ("http", "https") and found.netloc.lower() == host.lower()
+
 
 ROOT, _VISITOR = "docket.root", "docket.visitor"
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -21,11 +43,11 @@ _OPEN = "/assets/"
 # Changes nothing but a cookie of the visitor, so it needs no role.
 _PERSONAL = "/theme"
 _STRANGER = Visitor(Role.VIEWER)
-Refuse = Callable[[Request, Failure], Response]
+Refuse = Callable[[Request, Problem], Response]
 
-_NOT_ALLOWED = Failure(403, "not-allowed", "You may not look at this", "The guard of this dashboard refused you.")
-_READ_ONLY = Failure(403, "read-only", "This dashboard is read-only", "It shows, and changes nothing.")
-_FOREIGN = Failure(
+_NOT_ALLOWED = Problem(403, "not-allowed", "You may not look at this", "The guard of this dashboard refused you.")
+_READ_ONLY = Problem(403, "read-only", "This dashboard is read-only", "It shows, and changes nothing.")
+_FOREIGN = Problem(
     403,
     "other-origin",
     "This request comes from elsewhere",
@@ -33,7 +55,7 @@ _FOREIGN = Failure(
 )
 
 
-class Entrance:
+class AccessMiddleware:
     """Asks the guard who the visitor is. Refuses changes of viewers, changes in read-only mode, and
     changes that another site caused."""
 
@@ -91,10 +113,10 @@ def path_of(connection: HTTPConnection) -> str:
     return connection.scope["path"].removeprefix(connection.scope[ROOT])
 
 
-def lacking(visitor: Visitor, role: Role) -> Failure:
+def lacking(visitor: Visitor, role: Role) -> Problem:
     """The failure of a visitor whose role is not enough."""
     detail = f"It needs the role {role.value}; your role is {visitor.role.value}."
-    return Failure(403, "role", "Your role does not permit this", detail)
+    return Problem(403, "role", "Your role does not permit this", detail)
 
 
 def _host(headers: Headers) -> str:
@@ -105,7 +127,56 @@ def _host(headers: Headers) -> str:
     return given.partition(":")[0]
 
 
-def _wrong_host(headers: Headers) -> Failure:
+def _wrong_host(headers: Headers) -> Problem:
     # A foreign page whose name now leads here ("DNS rebinding") is of this origin for the browser.
     detail = f"This dashboard is not called {_host(headers)!r}. Its command names its hosts: --allow-host NAME."
-    return Failure(403, "wrong-host", "This is not the name of this dashboard", detail)
+    return Problem(403, "wrong-host", "This is not the name of this dashboard", detail)
+
+
+# No inline scripts or styles, no eval, nothing from other hosts, and no frame around the page.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+SECURITY_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # With "no-referrer", browsers would not say which site sent a form.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+# Pages are about the present, and for their visitor only.
+NOT_STORED = "no-store"
+
+
+class SecurityHeaders:
+    """Adds the headers to every answer that does not set them itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                secure(MutableHeaders(scope=message))
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def secure(headers: MutableHeaders) -> None:
+    for name, value in SECURITY_HEADERS.items():
+        headers.setdefault(name, value)
+    headers.setdefault("cache-control", NOT_STORED)

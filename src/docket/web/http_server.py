@@ -87,7 +87,7 @@ def _connections(connection: _Connection) -> dict[_Connection, None]:
     return connection.server_state.__dict__.setdefault("docket_connections", {})
 
 
-class _Server(uvicorn.Server):
+class _CommandServer(uvicorn.Server):
     """A server that leaves signals to its command."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -135,7 +135,7 @@ async def serving(application: Starlette, listening: socket.socket, root_path: s
         root_path=root_path,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    server = _Server(config)
+    server = _CommandServer(config)
     task = asyncio.create_task(server.serve([listening]), name="docket web")
     try:
         up = asyncio.create_task(server.is_up.wait())

@@ -1,4 +1,6 @@
-"""Scripts, styles and pictures of the dashboard, below a path that changes with their content."""
+"""The templates of the dashboard, and its scripts, styles and pictures below a path that changes
+with their content. Every text in a template is escaped twice: for HTML, and so that no control
+character or change of direction reaches the page."""
 
 from __future__ import annotations
 
@@ -7,12 +9,49 @@ import hashlib
 import mimetypes
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-FOLDER = Path(__file__).with_name("assets")
+from docket.model.texts import escaped, escaped_lines
+
+TEMPLATES_FOLDER = Path(__file__).with_name("templates")
+
+
+def environment(folder: Path = TEMPLATES_FOLDER) -> Environment:
+    """A misspelled name in a template is an error, not an empty text."""
+    made = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["lines"] = shown_lines
+    return made
+
+
+def shown(value: Any) -> Any:
+    """What `{{ value }}` shows. Texts of users and of the server pass here without any filter; the
+    environment then escapes them for HTML."""
+    if value is None:
+        return ""
+    if isinstance(value, Markup) or hasattr(value, "__html__"):
+        return value
+    return escaped(value) if isinstance(value, str) else value
+
+
+def shown_lines(text: str) -> Markup:
+    """A text of several lines, such as a traceback: line breaks and tabs stay."""
+    return escape(escaped_lines(str(text)))
+
+
+ASSETS_FOLDER = Path(__file__).with_name("assets")
 # The name of the content never changes its meaning, so a browser need not ask again.
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
@@ -30,7 +69,7 @@ class Asset:
 class AssetFiles:
     """All assets, in memory: they are small, and no path of a request reaches the file system."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
+    def __init__(self, folder: Path = ASSETS_FOLDER) -> None:
         paths = sorted(path for path in folder.rglob("*") if path.suffix in _SUFFIXES)
         self._assets = {path.relative_to(folder).as_posix(): _read(path) for path in paths}
         content = hashlib.sha256()
