@@ -45,7 +45,7 @@ from docket.storage.keys import Keys
 from docket.storage.server import CredentialProvider, Server
 from docket.storage.subscriptions import Subscriptions
 from docket.strikelist import StrikeList
-from docket.strikelist.pauses import Pauses
+from docket.strikelist.pauses import PauseStore
 from docket.strikelist.values import RuleValues
 from docket.tasks import standard_tasks
 
@@ -329,9 +329,9 @@ class Docket(OperatorVerbs, PydocketKeys):
         return self._parts.scheduler
 
     @property
-    def pause_store(self) -> Pauses:
+    def pause_store(self) -> PauseStore:
         """The pauses as they are stored."""
-        return Pauses(self.ledger, RuleValues(pickled=self.pickled_strikes), self.payloads)
+        return PauseStore(self.ledger, RuleValues(pickled=self.pickled_strikes), self.payloads)
 
     @asynccontextmanager
     async def redis(self) -> AsyncGenerator[Redis]:

@@ -131,7 +131,7 @@ def _are_different(a: Any, b: Any) -> bool:
 
 
 def _is_same_place(a: Any, b: Any) -> bool:
-    """The same definition imported or reloaded twice is not a clash."""
+    """Whether both are one definition, imported or reloaded twice, which is not a clash."""
     code_a, code_b = _code(a), _code(b)
     if code_a is None or code_b is None:
         return False

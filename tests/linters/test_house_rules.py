@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lint import imports, paths, sizes, source, texts, words
+from lint import imports, paths, rooms, sizes, source, texts, words
 
 Package = Callable[..., None]
 
@@ -19,6 +19,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     monkeypatch.setattr(source, "CHAOS", tmp_path / "chaos")
     monkeypatch.setattr(sizes, "EXCEPTIONS", {})
     monkeypatch.setattr(imports, "EXCEPTIONS", {})
+    monkeypatch.setattr(rooms, "EXCEPTIONS", {})
 
     def write(**files: str) -> None:
         for name, text in files.items():
@@ -50,6 +51,21 @@ def test_a_line_more_is_too_long(package: Package) -> None:
         "docket/module.py: 601 lines, at most 600",
         "docket/script.lua: 601 lines, at most 600",
     ]
+
+
+def test_a_folder_has_at_most_forty_modules(package: Package) -> None:
+    package(**{f"module{number}_py": "" for number in range(40)})
+    assert list(rooms.check()) == []
+    package(script_lua="")
+    assert list(rooms.check()) == ["docket: 41 modules, at most 40: give an idea a sub-package of its own"]
+
+
+def test_a_name_of_a_class_means_one_thing(package: Package, tmp_path: Path) -> None:
+    (tmp_path / "docket" / "sync").mkdir()
+    package(a_py="class Run: ...\n", b_py="class Task: ...\n", **{"sync/run_py": "class Run: ...\n"})
+    assert list(rooms.check()) == []
+    package(c_py="class Task: ...\n")
+    assert list(rooms.check()) == ["Task: a class in docket/b.py and in docket/c.py; one name means one thing"]
 
 
 def test_methods_and_inner_functions_count_too(package: Package) -> None:

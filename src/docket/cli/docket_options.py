@@ -51,8 +51,7 @@ class DocketOptions:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def with_url(self) -> DocketOptions:
-        """The same options, with the URL that the file
-        contains. Raises WrongUsage if it has none."""
+        """These options with the URL that the file contains. Raises WrongUsage if it has none."""
         if self.url_file is None or "url" in self.settings:
             return replace(self, url_file=None)
         try:
@@ -147,7 +146,7 @@ def on_docket(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def on_server(command: Callable[..., R]) -> Callable[..., R]:
-    """The same for a command that creates its own docket and so needs no name."""
+    """The options of a command that creates its own docket and so needs no name."""
     return _with_options(command, lambda options: options.load(), hidden=True, selected_by=("app", "url", "url_file"))
 
 

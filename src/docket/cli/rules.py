@@ -134,7 +134,7 @@ def _count(counts: FunctionCount, state: ExecutionState) -> None:
 
 
 def show_matches(docket: Docket, instruction: StrikeInstruction, found: Matches, *, json: bool) -> None:
-    """What a rule would match: the output of --dry-run."""
+    """The tasks that a rule would match: the output of --dry-run."""
     rule, waiting = instruction.call_repr(), found.scheduled + found.queued
     if json:
         functions = {name: _counted(count) for name, count in found.functions.items()}

@@ -19,7 +19,7 @@ from docket.docket import Docket
 from docket.inspection.snapshot import (
     STAGES,
     Cursor,
-    Overview,
+    SnapshotView,
     WorkerInfo,
     arguments_in_words,
     read_cursor,
@@ -136,12 +136,12 @@ async def _read(
     key: str | None,
     after: Cursor | None,
     stats: bool,
-) -> Overview:
+) -> SnapshotView:
     async with opened(docket):
         return await read_overview(docket, states, limit, function=function, key_prefix=key, after=after, stats=stats)
 
 
-def _show(name: str, view: Overview) -> None:
+def _show(name: str, view: SnapshotView) -> None:
     typer.echo(f"Docket {name!r} at {view.taken.astimezone():%Y-%m-%d %H:%M:%S}: {_in_words(view)}")
     if view.strikes:
         typer.echo(f"Struck: {', '.join(view.strikes)}")
@@ -171,7 +171,7 @@ def _show(name: str, view: Overview) -> None:
         write_table("", ("Worker", "Seen", "Tasks"), rows)
 
 
-def _in_words(view: Overview) -> str:
+def _in_words(view: SnapshotView) -> str:
     census = view.census
     parts = [
         f"{census.running:,} running",
@@ -228,7 +228,7 @@ def _stat(function: str, counts: FunctionCount, now: datetime) -> tuple[str, ...
     return function, *numbers, ago(from_ms(counts.earliest_due_ms), now)
 
 
-def _as_json(name: str, view: Overview) -> dict[str, Any]:
+def _as_json(name: str, view: SnapshotView) -> dict[str, Any]:
     """The view for programs: plain values, times in ISO 8601."""
     census = view.census
     found: dict[str, Any] = {

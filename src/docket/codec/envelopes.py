@@ -131,7 +131,7 @@ class Signer:
         return _verified(state, address, data, start)
 
     def open_own(self, purpose: bytes, address: bytes, data: bytes, start: int) -> bytes:
-        """The same for a payload of the key that signs. Its tag begins at `start`."""
+        """Opens a payload of the key that signs. Its tag begins at `start`."""
         return _verified(self._own_states[purpose], address, data, start)
 
 
@@ -214,7 +214,7 @@ class Encrypter:
         return self._decrypted(secret, address, data, start)
 
     def open_own(self, purpose: bytes, address: bytes, data: bytes, start: int) -> bytes:
-        """The same for a payload of the key that encrypts. Its nonce begins at `start`."""
+        """Opens a payload of the key that encrypts. Its nonce begins at `start`."""
         return self._decrypted(self._own_secrets[purpose], address, data, start)
 
     def _decrypted(self, secret: bytes, address: bytes, data: bytes, start: int) -> bytes:

@@ -38,7 +38,7 @@ class RemoteTraceback(Exception):
 
 
 def remote_cause(error: BaseException) -> RemoteTraceback | None:
-    """What a child has said about an exception of its own."""
+    """The description of an exception that a child has sent."""
     cause = error.__cause__
     return cause if isinstance(cause, RemoteTraceback) and cause.kind else None
 

@@ -18,7 +18,7 @@ from .overview import Kind
 
 
 class LetterFilter(TypedDict, total=False):
-    """What a letter has to have. Letters match if they have all of it.
+    """Conditions for letters. A letter matches if it meets all of them.
 
     `function` is a function or its name, `error` an exception class or its name, with or without
     its module, `text` a part of the error's text or of its traceback, `key` the key of the task,

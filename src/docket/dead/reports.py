@@ -1,4 +1,4 @@
-"""What became of the letters of a batch."""
+"""The report about a batch of letters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MOST_IDS = 1_000
 
 @dataclass(slots=True)
 class Report:
-    """What a batch did: how many letters matched, how many were retried or discarded, and how many
-    were skipped, by the reason, and the ids of the first thousand of them.
+    """The result of a batch: how many letters matched, how many were retried or discarded, and how
+    many were skipped, by the reason, and the ids of the first thousand of them.
 
     `gone` letters were retried, discarded or dropped by somebody else in the meantime. `left`
     letters matched and were not tried, because of `most`. With `mark` the same call, repeated,

@@ -50,7 +50,7 @@ def _encode(value: Any, depth: int) -> bytes:
 
 
 def _number(value: Any) -> bytes | None:
-    """The same text for equal numbers of any types."""
+    """One text for equal numbers of all types."""
     if isinstance(value, Integral):
         return b"%d" % int(cast(SupportsIndex, value))
     if isinstance(value, (float, Decimal)) and not math.isfinite(value):

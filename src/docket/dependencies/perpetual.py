@@ -47,7 +47,7 @@ class Perpetual(CompletionHandler[Any]):
         return None
 
     def first_time(self, now: datetime) -> datetime | None:
-        """The same as `initial_when`, with `now` as the current time."""
+        """The time of `initial_when`, with `now` as the current time."""
         return self.initial_when
 
     def provide(self, execution: Execution, worker: WorkerContext) -> Self:

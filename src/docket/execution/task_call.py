@@ -182,7 +182,7 @@ def new_call(
     function_name: str,
     is_generated: bool,
 ) -> TaskCall:
-    """The same as `TaskCall(…)`, in half of the time. `is_generated` if docket has just generated
+    """Makes a `TaskCall` in half of the time. `is_generated` if docket has just generated
     the key."""
     call: Any = _Fields()
     call.function = function

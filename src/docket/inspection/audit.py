@@ -1,4 +1,4 @@
-"""Who changed what on a docket."""
+"""The changes that people made to a docket."""
 
 from __future__ import annotations
 

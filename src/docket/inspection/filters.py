@@ -66,7 +66,7 @@ SOURCES: tuple[tuple[Source, Place], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFilter:
-    """What a task has to have. A task matches if it has all of it.
+    """Conditions for tasks. A task matches if it meets all of them.
 
     `places` are where it may be; `key` is its whole key, `key_prefix` its beginning, `key_part` a
     part of it; `argument` is a `Logged` parameter and its text; `worker` is the name of the worker
@@ -101,7 +101,7 @@ class TaskFilter:
         return self == TaskFilter()
 
     def within(self, places: frozenset[Place]) -> TaskFilter:
-        """The same filter for other places."""
+        """This filter for other places."""
         return replace(self, places=places)
 
     @property

@@ -12,7 +12,7 @@ from docket.model.states import ExecutionState
 
 
 class ReasonCode(enum.StrEnum):
-    """What keeps a task from running, or what became of it."""
+    """The reason why a task does not run, or its end."""
 
     RUNNING = "running"
     WORKER_SILENT = "worker_silent"
@@ -49,7 +49,7 @@ class ReasonCode(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SlotHolder:
-    """Who holds a slot of a limit: the task, its worker, and since when. A slot that is reserved
+    """A holder of a slot of a limit: the task, its worker, and since when. A slot that is reserved
     for a task has no worker; a run that was not found has no key."""
 
     key: str | None

@@ -241,7 +241,7 @@ async def _list_stage(ledger: Ledger, at: Cursor, size: int, query: TaskQuery, l
 
 
 @dataclass
-class Overview:
+class SnapshotView:
     """A docket at one moment, with a page of its tasks. `stats` counts the tasks of each function.
     It is None if it was not requested."""
 
@@ -264,7 +264,7 @@ async def read_overview(
     key_prefix: str | None = None,
     after: Cursor | None = None,
     stats: bool = False,
-) -> Overview:
+) -> SnapshotView:
     """Reads a page of about `limit` tasks (all tasks without
     a limit), the counts, the workers, the strikes and the pauses."""
     ledger = docket.ledger
@@ -277,7 +277,7 @@ async def read_overview(
     counts = await ledger.queries.count_by_function() if stats else None
     unknown = await ledger.tasks.unknown_functions() if census.unknown else []
     strikes = sorted(strike.call_repr() for strike in docket.strike_list.in_effect)
-    return Overview(from_ms(census.server_ms), census, listing, workers, strikes, counts, unknown, pauses)
+    return SnapshotView(from_ms(census.server_ms), census, listing, workers, strikes, counts, unknown, pauses)
 
 
 async def count_waiting(

@@ -66,7 +66,7 @@ _GAP_MINUTES = 3
 
 
 async def explain_wait(docket: Docket, due: datetime, started: datetime) -> str | None:
-    """What the docket was busy with from the due time to the claim, in one sentence; None if the
+    """The work of the docket from the due time to the claim, in one sentence; None if the
     wait was short, or if nothing is known: the samples of the last 200 minutes are kept."""
     if started - due < WORTH_A_WORD:
         return None
@@ -167,7 +167,7 @@ async def read_details(docket: Docket, key: str) -> TaskDetails | None:
 
 
 async def details_of(docket: Docket, key: str) -> tuple[TaskDetails, TaskStatus] | None:
-    """The same, and the records from which it follows."""
+    """The details of a task, and the records from which they follow."""
     reason, facts = await read_reason(docket, key)
     status = await docket.ledger.tasks.get(key)
     letter = None
@@ -267,7 +267,7 @@ def _sealing(envelope: bytes) -> dict[str, str | None]:
 
 
 class MomentKind(enum.StrEnum):
-    """What happened to a task."""
+    """The kind of an event in the life of a task."""
 
     ADDED = "added"
     DUE = "due"

@@ -146,7 +146,7 @@ def _held_by(limit: FullLimit) -> str:
 
 
 class _EndedCauses(_ReasonWriter):
-    """What became of a task that is not there any more, or never was."""
+    """Explains a task that is not there any more, or never was."""
 
     def __init__(self, docket: str, key: str, facts: TaskFacts) -> None:
         super().__init__(key, facts)

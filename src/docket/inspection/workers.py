@@ -84,7 +84,7 @@ async def read_worker_views(docket: Docket) -> tuple[WorkerView, ...]:
 
 
 async def read_running(docket: Docket, *, worker: str | None = None, most: int = MOST_RUNS) -> RunningTasks:
-    """What runs now, on all workers or on those of one name."""
+    """The runs under way, on all workers or on those of one name."""
     found: list[FoundTask] = []
     cursor: bytes | None = None
     while True:

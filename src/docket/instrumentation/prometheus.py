@@ -1,4 +1,4 @@
-"""The same metrics for Prometheus. They need no OpenTelemetry SDK."""
+"""The metrics for Prometheus. They need no OpenTelemetry SDK."""
 
 from __future__ import annotations
 

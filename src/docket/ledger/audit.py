@@ -34,7 +34,7 @@ _CANCELS = {0: "not found", 1: "done", 2: "requested"}
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who makes changes, and through what: `web`, `api`, `cli` or `python`."""
+    """The author of changes, and the way that they came: `web`, `api`, `cli` or `python`."""
 
     who: str
     via: str

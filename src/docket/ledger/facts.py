@@ -20,8 +20,8 @@ from .statistics import Row, read_row
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """What delayed a task until `at_ms`: a limit of `most` runs within `ms` (`rate`, `debounce`), a
-    dependency (`blocked`), or a worker that gave the task back (`requeue`)."""
+    """The reason for a delay until `at_ms`: a limit of `most` runs within `ms` (`rate`,
+    `debounce`), a dependency (`blocked`), or a worker that gave the task back (`requeue`)."""
 
     kind: str
     at_ms: float
@@ -32,7 +32,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class HolderRow:
-    """Who holds a slot of a limit. A run that was not found has no key and no worker; a slot that
+    """A holder of a slot of a limit. A run that was not found has no key and no worker; a slot that
     is reserved for a task has no epoch."""
 
     key: str
@@ -73,7 +73,7 @@ class UnclaimedDelivery:
 
 @dataclass(slots=True)
 class TaskFacts:
-    """What the server knows about one task. A fact that does not apply is None."""
+    """Everything that the server knows about one task. A fact that does not apply is None."""
 
     now_ms: float
     task: TaskRecord | None

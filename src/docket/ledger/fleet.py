@@ -37,8 +37,8 @@ LIFETIME_MS = 15 * 60 * 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerReport:
-    """What a worker says about itself with its renewals. `at` and `started_at` are times of its own
-    clock."""
+    """The report of a worker about itself, sent with its
+    renewals. `at` and `started_at` are times of its own clock."""
 
     at: datetime
     host: str

@@ -59,4 +59,4 @@ class Ledger(ScriptCalls):
         """The server's time, or the time at which a test holds the clock of tasks. The clock of the
         machine that asks may be wrong by days."""
         clock = self.server.clock
-        return clock.now() if clock.is_held else from_ms(await self.server_ms())
+        return clock.now() if clock.is_frozen else from_ms(await self.server_ms())

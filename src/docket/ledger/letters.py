@@ -169,7 +169,7 @@ class LetterQuery:
 
 
 class Retried(enum.IntEnum):
-    """What became of a letter that was to be retried."""
+    """The result for a letter that was to be retried."""
 
     GONE = 0
     RETRIED = 1
@@ -179,7 +179,7 @@ class Retried(enum.IntEnum):
 
 
 class Edited(enum.IntEnum):
-    """What became of an edit."""
+    """The result of an edit."""
 
     GONE = 0
     DONE = 1

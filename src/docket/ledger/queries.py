@@ -72,7 +72,7 @@ _SCANNED = (Source.RUNNING, Source.PARKED, Source.HELD, Source.EVERY, Source.QUE
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """What a task has to have. `argument` is a part of the texts of its `Logged` arguments.
+    """Conditions for tasks. `argument` is a part of the texts of its `Logged` arguments.
     `due_before_ms` is exclusive."""
 
     function: str | None = None

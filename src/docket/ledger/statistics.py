@@ -145,7 +145,7 @@ def cell_without_times(kind: int) -> int:
 
 
 def with_kind(cell: int, kind: int) -> int:
-    """The same times with another kind."""
+    """These times with another kind."""
     return kind << 12 | cell % KIND_CELL
 
 

@@ -33,7 +33,7 @@ _MOST_TASKS = 100
 
 
 class Rescheduled(enum.IntEnum):
-    """What became of a task that was to get another due time."""
+    """The result for a task that was to get another due time."""
 
     NOT_FOUND = 0
     MOVED = 1
@@ -42,7 +42,7 @@ class Rescheduled(enum.IntEnum):
 
 
 class Cancelled(enum.IntEnum):
-    """What became of a task that was to be cancelled."""
+    """The result for a task that was to be cancelled."""
 
     SKIPPED = 0
     CANCELLED = 1
@@ -79,13 +79,13 @@ class Tasks(Area):
     async def enqueue_and_wait(
         self, tasks: Sequence[NewTask], wait_ms: int
     ) -> tuple[list[EnqueueResult], int | BaseException]:
-        """The same, and waits for a replica: how many have confirmed the tasks within `wait_ms`, or
-        the error instead of that number."""
+        """Enqueues tasks and waits for a replica: how many have confirmed the tasks within
+        `wait_ms`, or the error instead of that number."""
         reply, replicas = await self._calls.run_script_and_wait("enqueue", _enqueue_rows(tasks), wait_ms)
         return _enqueue_results(reply), replicas
 
     def enqueue_blocking(self, client: Any, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
-        """The same from a thread, on the thread's own blocking client."""
+        """Enqueues tasks from a thread, on the thread's own blocking client."""
         return _enqueue_results(self._calls.run_script_blocking(client, "enqueue", _enqueue_rows(tasks)))
 
     async def settle(

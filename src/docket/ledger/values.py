@@ -187,8 +187,8 @@ class Duty(enum.IntEnum):
 
 
 class Seed(enum.IntEnum):
-    """What a worker does about an automatic task: it schedules the task, or skips it because it was
-    cancelled or is a dead letter."""
+    """The decision of a worker about an automatic task: it schedules the task, or skips it because
+    it was cancelled or is a dead letter."""
 
     SCHEDULE = 0
     CANCELLED = 1
@@ -240,8 +240,8 @@ class Staged(NamedTuple):
 
 @dataclass(slots=True)
 class SuspectNotes:
-    """What a claim reports about suspects. `alone`: the epoch of a run that must be the only run of
-    the worker for the next `alone_seconds`. `reserved`: the entry that the worker has reserved.
+    """The report of a claim about suspects. `alone`: the epoch of a run that must be the only run
+    of the worker for the next `alone_seconds`. `reserved`: the entry that the worker has reserved.
     `refused`: some suspects were left to other workers. The worker sets `shares_process` before the
     claim if other code runs tasks in its process."""
 

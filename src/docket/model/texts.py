@@ -17,7 +17,8 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """The same, but line breaks and tabs stay: for texts of several lines, such as a traceback."""
+    """Escapes control characters, but not line breaks and
+    tabs: for texts of several lines, such as a traceback."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else escaped(c) for c in text)

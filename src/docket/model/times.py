@@ -67,7 +67,7 @@ class TaskClock:
         self._held_ms: int | None = None
         # Whether a test controls the time. It is an attribute,
         # not a property, because it is read for every task.
-        self.is_held: bool = False
+        self.is_frozen: bool = False
         self._skip: Callable[[], Awaitable[bool]] | None = None
         # An additional key for every script, which passes the
         # held time. Empty while the clock shows real time.
@@ -82,12 +82,12 @@ class TaskClock:
     def hold(self, ms: int, skip: Callable[[], Awaitable[bool]]) -> None:
         """Stops the clock at a time. `skip` moves the clock to the next due time and returns
         whether there was one."""
-        self._held_ms, self._skip, self.is_held = ms, skip, True
+        self._held_ms, self._skip, self.is_frozen = ms, skip, True
         self.script_keys = (b"\0%d" % ms,)
 
     def release(self) -> None:
         self._held_ms = self._skip = None
-        self.is_held = False
+        self.is_frozen = False
         self.script_keys = ()
 
     async def idle(self, seconds: float) -> None:

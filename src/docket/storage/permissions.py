@@ -21,7 +21,7 @@ _CALL = re.compile(r"call\(\s*'([A-Z]+)'(?:,\s*'([A-Z]+)')?")
 
 
 class AclRole(enum.Enum):
-    """What a user of the server does. A worker may also do what a producer does, since tasks
+    """The role of a user of the server. A worker may also do what a producer does, since tasks
     schedule tasks; a producer may also do what an observer does."""
 
     OBSERVER = "observer"

@@ -160,7 +160,7 @@ class Server:
     async def run_and_wait(
         self, script: str, keys: Sequence[bytes], *args: bytes | str, wait_ms: int
     ) -> tuple[Any, int | BaseException]:
-        """The same, and waits until a replica has what the script wrote: see `Connection`."""
+        """Runs a script, and waits until a replica has its writes: see `Connection`."""
         keys = [*keys, *self.clock.script_keys] if self.clock.script_keys else keys
         loaded, known = load(script), self._connections
         answer, replicas = await self._on_node(
@@ -189,8 +189,8 @@ class Server:
     async def run_alone(
         self, direction: int, script: str, keys: Sequence[bytes], *args: bytes | str | int, patience: float = 1.0
     ) -> Any:
-        """The same for a script with a large value. Such scripts are rare, so docket always sends
-        their source."""
+        """Runs a script that takes or returns a large value. Such scripts are rare, so docket
+        always sends their source."""
         words = ("EVAL", load(script).source, len(keys), *keys, *args)
         return await self.ask_alone(direction, keys[0], *words, patience=patience)
 

@@ -63,7 +63,7 @@ class Pause:
         return PauseRule(self.function, self.parameter, self.operator, self.value)
 
 
-class Pauses:
+class PauseStore:
     """Reads and writes the pauses of one docket."""
 
     def __init__(self, ledger: Ledger, values: RuleValues, payloads: Payloads) -> None:
@@ -92,7 +92,7 @@ class Pauses:
         return sum(held)
 
     async def resume_id(self, id: str) -> int:
-        """The same for a pause by its id, also for one that cannot be read."""
+        """Ends a pause by its id, also one that cannot be read."""
         held = await self._ledger.pauses.resume(id)
         if held is None:
             raise not_paused(f"pause {escaped(id)}", (await self.read())[1])

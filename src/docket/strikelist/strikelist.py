@@ -234,7 +234,7 @@ class StrikeList:
 
     @property
     def prefix(self) -> str:
-        """What the names of the keys of the list begin with."""
+        """The prefix of the names of the keys of the list."""
         return self._keys.prefix
 
     @property

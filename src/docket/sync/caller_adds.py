@@ -63,7 +63,7 @@ class CallerAdds:
     def _is_usual(self) -> bool:
         """Whether the docket has one known server and shows the real time."""
         server = self._docket.server
-        return server.is_reached and not server.is_cluster and not server.clock.is_held
+        return server.is_reached and not server.is_cluster and not server.clock.is_frozen
 
     def _open_client(self) -> CallerClient:
         if self._client is None:

@@ -121,7 +121,7 @@ class Execution(Generic[Result_co]):
 
     @property
     def disposition(self) -> Disposition:
-        """What became of the call that scheduled the task."""
+        """The result of the call that scheduled the task."""
         return self._execution.disposition
 
     @property

@@ -53,7 +53,7 @@ class OpenDocket:
         return self._loop_thread.run(lambda: self._until_closed(function))
 
     def start(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """The same, but does not wait for it."""
+        """Starts a call without waiting for it."""
         if self.is_usable:
             self._loop_thread.send(self._start, function)
 

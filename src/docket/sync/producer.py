@@ -1,4 +1,5 @@
-"""What a sync docket does: it opens a session when it is first used, and schedules calls in it."""
+"""The producer of a sync docket opens a session
+when it is first used, and schedules calls in it."""
 
 from __future__ import annotations
 

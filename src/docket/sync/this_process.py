@@ -1,4 +1,4 @@
-"""What all sync dockets of one process share: the background event loop, and the end of the
+"""Parts that all sync dockets of one process share: the background event loop, and the end of the
 process."""
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Clock:
         self._patience = patience
         self._clock = docket.server.clock
         self._skips = 0
-        if self._clock.is_held:
+        if self._clock.is_frozen:
             raise RuntimeError(f"another Clock controls the time of {docket.server.shown_url}; close it first")
         self._hold(to_ms(at) if at is not None else self._clock.now_ms())
 

@@ -91,7 +91,7 @@ MOST_STREAMS = 200
 
 
 class _Shared:
-    """What the visitors of one docket share."""
+    """Parts that the visitors of one docket share."""
 
     def __init__(self, docket: Docket) -> None:
         self.jobs: Jobs = Jobs()

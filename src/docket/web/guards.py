@@ -1,4 +1,4 @@
-"""Who may do what: a guard looks at a request and says which role its sender has. `UsersFile` is a
+"""Guards and roles: a guard looks at a request and says which role its sender has. `UsersFile` is a
 guard for the command."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANONYMOUS = "anonymous"
 
 
 class Role(enum.StrEnum):
-    """What a visitor may do. Each role includes the ones before it.
+    """The permission of a visitor. Each role includes the ones before it.
 
     A viewer looks. An operator also changes single tasks and what can be taken back: retries,
     cancels by key, pauses. An admin also does what cannot be taken back or concerns many tasks:

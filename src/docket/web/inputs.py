@@ -1,4 +1,4 @@
-"""What a request may say: fields with types, read from JSON, from the query of a URL or from a
+"""The fields of requests: they have types, are read from JSON, from the query of a URL or from a
 form, and described for the OpenAPI document."""
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def read_message(request: Request) -> FlashMessage | None:
 
 
 class PageRequest:
-    """What a page gets. Without a docket it is a visit of the dashboard itself."""
+    """One request, as a page gets it. Without a docket it is a request for the dashboard itself."""
 
     def __init__(self, dashboard: Dashboard, request: Request, segment: str | None = None) -> None:
         self.dashboard = dashboard
@@ -101,7 +101,7 @@ class PageRequest:
         return self.site("" if self.segment is None else self.segment, *parts, **query)
 
     def site(self, /, *parts: str, **query: Any) -> str:
-        """The same, from the root of the dashboard."""
+        """A path from the root of the dashboard."""
         path = "/".join(quote(part, safe="") for part in parts)
         given = {name: value for name, value in query.items() if value is not None}
         return f"{self.root}/{path}" + (f"?{urlencode(given, doseq=True, errors='replace')}" if given else "")

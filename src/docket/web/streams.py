@@ -164,7 +164,7 @@ _ANSWER_SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class CensusReading:
-    """What the reader saw last. `trouble` says why it could not read; the census is then the last
+    """The last reading. `trouble` says why it could not read; the census is then the last
     one that there was."""
 
     number: int
@@ -228,7 +228,7 @@ class CensusReader:
         return self.tick
 
     async def once(self, what: Hashable, make: Callable[[], Awaitable[Any]]) -> Any:
-        """What `make` makes. All who ask for the same in one tick share it, also its error."""
+        """The result of `make`. All callers of one tick share it, also its error."""
         found = self._shared.get(what)
         if found is None:
             found = self._shared[what] = asyncio.ensure_future(make())

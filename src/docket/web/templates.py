@@ -37,8 +37,8 @@ def environment(folder: Path = TEMPLATES_FOLDER) -> Environment:
 
 
 def shown(value: Any) -> Any:
-    """What `{{ value }}` shows. Texts of users and of the server pass here without any filter; the
-    environment then escapes them for HTML."""
+    """The text for `{{ value }}`. Texts of users and of the server pass here without any filter;
+    the environment then escapes them for HTML."""
     if value is None:
         return ""
     if isinstance(value, Markup) or hasattr(value, "__html__"):

@@ -173,7 +173,7 @@ class Worker:
     def now_ms(self) -> float:
         """The server's time in milliseconds."""
         clock = self.docket.server.clock
-        return clock.now_ms() if clock.is_held else self.server_clock.now_ms()
+        return clock.now_ms() if clock.is_frozen else self.server_clock.now_ms()
 
     def now(self) -> datetime:
         """The server's time."""

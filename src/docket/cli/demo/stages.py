@@ -32,7 +32,7 @@ class Stage(Protocol):
 
 
 class ScreenStage:
-    """The same view as `docket top`, with captions."""
+    """The view of `docket top`, with captions."""
 
     interval: float = 0.25
 

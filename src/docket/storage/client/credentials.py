@@ -152,7 +152,7 @@ class BoundedCredentials(CredentialProvider):
 
 
 class TimedCredentials(CredentialProvider):
-    """The same for one connection, within `seconds`."""
+    """The credentials of a provider for one connection, within `seconds`."""
 
     def __init__(self, credentials: BoundedCredentials, seconds: float) -> None:
         self._credentials = credentials

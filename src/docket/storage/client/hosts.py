@@ -47,8 +47,8 @@ async def addresses(host: str, port: int) -> list[str]:
 
 
 def addresses_within(host: str, port: int, seconds: float) -> list[str]:
-    """The same for code outside of the event loop. Raises TimeoutError, an OSError, if the lookup
-    takes too long."""
+    """The addresses to try, in order, for code outside of the event loop. Raises TimeoutError, an
+    OSError, if the lookup takes too long."""
     if _is_address(host):
         return [host]
     try:

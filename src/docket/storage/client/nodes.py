@@ -116,8 +116,8 @@ _CHANGING = (b"o_down", b"failover_in_progress")
 
 
 class SentinelAnswer(NamedTuple):
-    """What a sentinel says: the last fail-over that it knows, the primary, and whether that one is
-    about to be replaced."""
+    """The answer of a sentinel: the last fail-over that it knows, the primary, and whether that one
+    is about to be replaced."""
 
     epoch: int
     primary: NodeAddress
@@ -125,8 +125,9 @@ class SentinelAnswer(NamedTuple):
 
 
 class SentinelView(NamedTuple):
-    """The same, and whom the sentinel knows: its own id, the other sentinels by their ids, and
-    whether each replica is down. The id is empty, and `replicas` None, if this user may not ask."""
+    """An answer of a sentinel, and whom the sentinel knows: its own id,
+    the other sentinels by their ids, and whether each replica is down.
+    The id is empty, and `replicas` None, if this user may not ask."""
 
     answer: SentinelAnswer
     id: bytes
@@ -135,8 +136,8 @@ class SentinelView(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What sentinels that agree on a primary say about its replicas: how many they may promote now,
-    and whether there are others, which may come back."""
+    """The replicas of a primary, as the sentinels that agree on it see them: how many they may
+    promote now, and whether there are others, which may come back."""
 
     replicas: int
     others: bool

@@ -64,7 +64,7 @@ class AsyncConnection(aio.Connection):
 
 
 class AsyncTLSConnection(AsyncConnection, aio.SSLConnection):
-    """The same with TLS."""
+    """TLS for the event loop."""
 
     def _connection_arguments(self) -> Mapping[str, Any]:
         return {**super()._connection_arguments(), "server_hostname": self.host}

@@ -129,8 +129,8 @@ def _is_tls(scheme: str) -> bool:
 
 
 def _verified(options: dict[str, Any], url: str) -> dict[str, Any]:
-    """The same options; with TLS the certificate must be valid for the name of the host, unless the
-    URL says otherwise. redis-py before 6 does not check the name by itself."""
+    """The options with a check of the certificate: with TLS it must be valid for the name of the
+    host, unless the URL says otherwise. redis-py before 6 does not check the name by itself."""
     unverified = str(options.get("ssl_cert_reqs", "required")).lower() in ("none", "cert_none")
     asked = str(options.get("ssl_check_hostname", not unverified)).lower()
     if asked not in _YES + _NO:

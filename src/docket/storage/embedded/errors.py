@@ -19,7 +19,7 @@ class EngineError(DocketError, RuntimeError):
 
 
 def explained(error: OSError, folder: Path) -> EngineError:
-    """The same error with the name of the folder and the remedy."""
+    """An error of the system, with the name of the folder and the remedy."""
     reason = error.strerror or str(error)
     if error.errno in _FULL:
         return disk_full(folder)

@@ -72,8 +72,8 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 def try_lock_folder(path: Path) -> int | None:
-    """The same for the folder itself: there is no lock file that a user could take for stale and
-    remove."""
+    """An open folder that holds its own lock, or None if another process has it: there is no lock
+    file that a user could take for stale and remove."""
     return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), path, fcntl.LOCK_EX)
 
 

@@ -105,7 +105,7 @@ class Cluster(ServerGroup):
 
 
 def _roles(node: ServerProcess) -> frozenset[tuple[str, ...]]:
-    """What a node says of all nodes: id, role, primary, slots."""
+    """All nodes as one node knows them: id, role, primary, slots."""
     lines = _text(node.run("CLUSTER", "NODES")).splitlines()
     found = [line.split() for line in lines if line]
     return frozenset((w[0], w[2].removeprefix("myself,"), w[3], *w[8:]) for w in found)

@@ -19,7 +19,7 @@ _PAUSE_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class Variant:
-    """What all servers of a group have in common."""
+    """The properties that all servers of a group share."""
 
     binary: Binary
     certificates: Certificates | None = None

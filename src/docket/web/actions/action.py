@@ -21,7 +21,7 @@ from .fields import fields
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionResult:
-    """What became of a change: a sentence for people, how many tasks or letters it concerned, and
+    """The result of a change: a sentence for people, how many tasks or letters it concerned, and
     the details for programs."""
 
     sentence: str

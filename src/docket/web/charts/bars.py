@@ -33,7 +33,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the pointer finds in a column."""
+    """The text that the pointer finds in a column."""
 
     x: float
     words: str

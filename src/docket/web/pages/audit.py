@@ -1,4 +1,4 @@
-"""Who changed what."""
+"""The page with the audit: the changes that people made."""
 
 from __future__ import annotations
 

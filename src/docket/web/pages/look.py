@@ -1,4 +1,4 @@
-"""What the frame around every page shows, and how the visitor wants pages to look."""
+"""The frame around every page, and the look that the visitor has chosen."""
 
 from __future__ import annotations
 

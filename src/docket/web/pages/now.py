@@ -1,4 +1,4 @@
-"""What happens now: rates, times, slots, and what needs attention."""
+"""The start page: rates, times, slots, and what needs attention."""
 
 from __future__ import annotations
 

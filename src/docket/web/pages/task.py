@@ -62,8 +62,8 @@ def _added(details: TaskDetails) -> list[Event]:
 
 
 def _attempts(details: TaskDetails) -> list[Event]:
-    """What happened before the present attempt. A retry has a due time of its own, so the first due
-    time is known only for the first attempt."""
+    """The points of the time-line before the present attempt. A retry has a due time of its own, so
+    the first due time is known only for the first attempt."""
     events = _added(details)
     if details.attempt == 1 and details.state is not ExecutionState.SCHEDULED and not is_due_at_once(details):
         events.append(Event("Due", "queued", details.due, "From this time on it was ready to run."))

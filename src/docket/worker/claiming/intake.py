@@ -171,7 +171,7 @@ class Intake:
             self._give_back(delivery)
 
     def refuse_adopted(self, delivery: Delivery) -> None:
-        """The same for a run that was reserved for adoption."""
+        """Refuses a run that was reserved for adoption."""
         if not self._runs.find(delivery.epoch):
             self._give_back(delivery)
 

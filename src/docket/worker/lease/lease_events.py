@@ -56,7 +56,7 @@ class LeaseEvents:
         return Activity(len(parts.runs), fetcher.has_offer, parts.session.is_stopping, fetcher.reading_client)
 
     def report(self, lag: float) -> bytes:
-        """What the worker reports about itself (docs/design/web.md). `lag` is how long the event
+        """The report of the worker about itself (docs/design/web.md). `lag` is how long the event
         loop took to answer, in seconds."""
         parts = self._parts
         threads, children = parts.threads, parts.children
@@ -130,7 +130,7 @@ class LeaseEvents:
     def staging_is_due(self) -> None:
         """A task is overdue by the wall clock. A test that
         holds the clock stages when it moves the clock."""
-        if not self._docket.server.clock.is_held:
+        if not self._docket.server.clock.is_frozen:
             self._parts.stager.wake()
 
     def functions_wait(self, names: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ from docket.model.times import duration_ms
 from docket.worker.claiming.deferred_tasks import DeferredTasks, RedeliveryDelays
 
 from .final_settlements import FinalSettlements
-from .runs import CancelReason, Run, RunEnd, Unwritten
+from .runs import CancelReason, Run, RunEnd, UnwrittenEnd
 
 if TYPE_CHECKING:
     from docket.worker.worker import Worker
@@ -209,7 +209,7 @@ class Decisions:
                 # the end of the run.
                 return _ends_blocked(run, await self._next(run, execution.next_run, is_delayed=True))
             if isinstance(blocked, SettledByLimit):
-                return Unwritten.CLOSED
+                return UnwrittenEnd.CLOSED
             # If the task was replaced or cancelled, this changes nothing. A task for which the
             # dependency did nothing must not stay RUNNING.
             cancelled = as_blocked(self._final.cancelled(run, f"left waiting by {blocked.reason}"), execution.taken)
@@ -255,7 +255,7 @@ class Decisions:
         """The body has begun, and another worker runs the task again."""
         if run.is_lost:
             self._report.superseded(run.execution)
-            return Unwritten.GIVEN_UP
+            return UnwrittenEnd.GIVEN_UP
         return run.ends(requeue(run.key, run.epoch, begun=True), EndingKind.INTERRUPTED, error=error)
 
     # Runs that could not begin

@@ -21,7 +21,7 @@ from docket.worker.lease.registration import Registration
 from .decisions import Decisions
 from .reporter import Reporter
 from .run_closer import RunCloser
-from .runs import Run, RunEnd, Unwritten
+from .runs import Run, RunEnd, UnwrittenEnd
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -170,5 +170,5 @@ class Holder:
             if answer is not SettleResult.KEPT:
                 if answer is SettleResult.DONE:
                     self._report.held(run.execution)
-                return Unwritten.CLOSED
+                return UnwrittenEnd.CLOSED
             self.rules.expect_change()

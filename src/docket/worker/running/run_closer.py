@@ -12,7 +12,7 @@ from docket.ledger.statistics import cell_of, cell_without_times
 from docket.model.states import KIND_NUMBERS, EndingKind
 
 from .reporter import Reporter
-from .runs import CancelReason, Run, RunEnd, Runs, Unwritten
+from .runs import CancelReason, Run, RunEnd, Runs, UnwrittenEnd
 from .settlement_writer import SettlementWriter
 from .slots import Slots
 
@@ -38,8 +38,8 @@ class RunCloser:
 
     def close(self, run: Run, end: RunEnd) -> None:
         """Ends a run. Its settlement is counted when the server accepts it, and not before."""
-        if isinstance(end, Unwritten):
-            if end is Unwritten.GIVEN_UP:
+        if isinstance(end, UnwrittenEnd):
+            if end is UnwrittenEnd.GIVEN_UP:
                 self._give_up(run, begun=True)
             else:
                 self._forget(run)

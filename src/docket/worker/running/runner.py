@@ -33,7 +33,7 @@ from .call import call
 from .decisions import SPENT, Decisions, RunCounts
 from .pause_rules import Holder, PauseRules
 from .run_closer import RunCloser
-from .runs import CancelReason, Run, RunEnd, Runs, Unwritten
+from .runs import CancelReason, Run, RunEnd, Runs, UnwrittenEnd
 from .slots import Slots
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Runner:
         answer = await self._closer.settle_and_wait(run, settlement)
         if answer is not SettleResult.KEPT:
             unknown.settled(name, answer)
-            return Unwritten.CLOSED
+            return UnwrittenEnd.CLOSED
         unknown.failed(name)
         return self._decisions.without_function(run, not_registered(name))
 

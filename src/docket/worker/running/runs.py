@@ -26,7 +26,7 @@ class CancelReason(enum.Enum):
 LOST_REASONS = (CancelReason.LEASE_LOST, CancelReason.CUT_OFF)
 
 
-class Unwritten(enum.Enum):
+class UnwrittenEnd(enum.Enum):
     """How a run ends for which nothing is written now."""
 
     # A script has already written the end of the run.
@@ -35,7 +35,7 @@ class Unwritten(enum.Enum):
     GIVEN_UP = enum.auto()
 
 
-RunEnd = Settlement | Unwritten
+RunEnd = Settlement | UnwrittenEnd
 
 
 @dataclass(slots=True, eq=False)
