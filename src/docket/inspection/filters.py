@@ -13,6 +13,7 @@ from datetime import timedelta
 from docket.ledger.queries import Source
 from docket.model.states import ExecutionState
 from docket.model.times import duration_ms
+from docket.storage.records import HELD, IN_FRONT, IN_STREAM, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
 
 
 class Place(enum.StrEnum):
@@ -29,39 +30,69 @@ class Place(enum.StrEnum):
     CANCELLED = "cancelled"
 
     @property
-    def is_finished(self) -> bool:
-        return self in (Place.COMPLETED, Place.FAILED, Place.CANCELLED)
+    def state(self) -> ExecutionState:
+        return _FACTS[self].state
 
     @property
-    def state(self) -> ExecutionState:
-        return _STATES.get(self, ExecutionState.QUEUED)
+    def is_finished(self) -> bool:
+        return self.state.finished
 
 
-_STATES = {
-    Place.RUNNING: ExecutionState.RUNNING,
-    Place.SCHEDULED: ExecutionState.SCHEDULED,
-    Place.COMPLETED: ExecutionState.COMPLETED,
-    Place.FAILED: ExecutionState.FAILED,
-    Place.CANCELLED: ExecutionState.CANCELLED,
+@dataclass(frozen=True, slots=True)
+class _PlaceFacts:
+    """One place: the locations of its task records, where its tasks are listed, in the order of a
+    page, and the field of a census that counts them."""
+
+    state: ExecutionState
+    locations: tuple[int, ...] = ()
+    sources: tuple[Source, ...] = ()
+    counted: str | None = None
+    words: str | None = None
+
+
+_FACTS = {
+    Place.RUNNING: _PlaceFacts(ExecutionState.RUNNING, (), (Source.RUNNING,), "running"),
+    Place.READY: _PlaceFacts(ExecutionState.QUEUED, (IN_FRONT, IN_STREAM), (Source.FRONT, Source.STREAM), "ready"),
+    Place.PARKED: _PlaceFacts(
+        ExecutionState.QUEUED, (WAITING_FOR_SLOT,), (Source.PARKED,), "parked", "wait for a limit"
+    ),
+    Place.UNKNOWN_FUNCTION: _PlaceFacts(
+        ExecutionState.QUEUED, (UNKNOWN_FUNCTION,), (Source.UNKNOWN_FUNCTION,), "unknown", "function unknown"
+    ),
+    Place.HELD: _PlaceFacts(ExecutionState.QUEUED, (HELD,), (Source.HELD,), "held"),
+    Place.SCHEDULED: _PlaceFacts(ExecutionState.SCHEDULED, (SCHEDULED,), (Source.SCHEDULED,), "scheduled"),
+    Place.COMPLETED: _PlaceFacts(ExecutionState.COMPLETED),
+    Place.FAILED: _PlaceFacts(ExecutionState.FAILED),
+    Place.CANCELLED: _PlaceFacts(ExecutionState.CANCELLED),
 }
+SOURCES: tuple[tuple[Source, Place], ...] = tuple(
+    (source, place) for place, facts in _FACTS.items() for source in facts.sources
+)
+PLACES_BY_LOCATION: dict[int, Place] = {
+    location: place for place, facts in _FACTS.items() for location in facts.locations
+}
+
+
+def words_of(place: Place) -> str:
+    """The place as a page names it."""
+    return _FACTS[place].words or place.value
+
+
+def count_at(place: Place, census: object) -> int | None:
+    """The number of tasks there, in a census. None for finished tasks, which it does not count."""
+    name = _FACTS[place].counted
+    return None if name is None else getattr(census, name)
+
+
+_QUEUED = frozenset(place for place in Place if place.state is ExecutionState.QUEUED)
 # The words of a filter for several places.
 GROUPS: dict[str, frozenset[Place]] = {
-    "queued": frozenset((Place.READY, Place.PARKED, Place.UNKNOWN_FUNCTION, Place.HELD)),
-    "waiting": frozenset((Place.READY, Place.PARKED, Place.UNKNOWN_FUNCTION, Place.HELD, Place.SCHEDULED)),
+    "queued": _QUEUED,
+    "waiting": _QUEUED | {Place.SCHEDULED},
     "unfinished": frozenset(place for place in Place if not place.is_finished),
     "finished": frozenset(place for place in Place if place.is_finished),
 }
 UNFINISHED = GROUPS["unfinished"]
-# Where tasks of a place are listed, in the order of a page.
-SOURCES: tuple[tuple[Source, Place], ...] = (
-    (Source.RUNNING, Place.RUNNING),
-    (Source.FRONT, Place.READY),
-    (Source.STREAM, Place.READY),
-    (Source.PARKED, Place.PARKED),
-    (Source.UNKNOWN_FUNCTION, Place.UNKNOWN_FUNCTION),
-    (Source.HELD, Place.HELD),
-    (Source.SCHEDULED, Place.SCHEDULED),
-)
 
 
 @dataclass(frozen=True, kw_only=True)

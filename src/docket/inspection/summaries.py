@@ -16,19 +16,12 @@ from docket.ledger.queries import MOST_CALLS, MOST_KEYS, FinishedRow, FoundTask,
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms, to_ms
 from docket.storage.keys import bytes_text
-from docket.storage.records import HELD, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT, RunRecord, TaskRecord
+from docket.storage.records import RunRecord, TaskRecord
 
-from .filters import Place, TaskFilter
+from .filters import PLACES_BY_LOCATION, Place, TaskFilter
 
 if TYPE_CHECKING:
     pass
-
-_PLACES = {
-    SCHEDULED: Place.SCHEDULED,
-    WAITING_FOR_SLOT: Place.PARKED,
-    UNKNOWN_FUNCTION: Place.UNKNOWN_FUNCTION,
-    HELD: Place.HELD,
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +53,7 @@ class TaskSummary:
 
 def place_of(task: TaskRecord, *, is_running: bool) -> Place:
     """Where an unfinished task is. A location that only a newer release knows counts as ready."""
-    return Place.RUNNING if is_running else _PLACES.get(task.location, Place.READY)
+    return Place.RUNNING if is_running else PLACES_BY_LOCATION.get(task.location, Place.READY)
 
 
 def found_summary(found: FoundTask, place: Place) -> TaskSummary:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from docket.errors import Undecodable
 from docket.ledger.history import FinishedRun
-from docket.ledger.queries import CensusRow, Source, TaskQuery
+from docket.ledger.queries import CensusRow, Source, TaskQuery, Walk
 from docket.model.times import duration_ms
 
-from .filters import SOURCES, Place, TaskFilter, is_entry_id, is_scan_cursor
+from .filters import SOURCES, Place, TaskFilter, count_at, is_entry_id, is_scan_cursor
 from .summaries import (
     EndedTask,
     TaskSummary,
@@ -155,7 +155,8 @@ def _is_run(within: bytes) -> bool:
     return not within or (within[-1:] in (b"f", b"s") and len(within) > 1 and _is_entry(within[:-1]))
 
 
-_WITHIN = (_is_scan, _is_entry, _is_entry, _is_scan, _is_score, _is_scan, _is_score, _is_run, _is_scan)
+_CHECKS = {Walk.SCAN: _is_scan, Walk.ENTRIES: _is_entry, Walk.SCORES: _is_score}
+_WITHIN = (*(_CHECKS[source.walk] for source, _ in SOURCES), _is_run, _is_scan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -310,15 +311,7 @@ def _query(filter: TaskFilter, now_ms: float) -> TaskQuery:
 def _total(filter: TaskFilter, counts: CensusRow) -> int | None:
     if any(place.is_finished for place in filter.places):
         return None
-    by_place = {
-        Place.RUNNING: counts.running,
-        Place.READY: counts.ready,
-        Place.PARKED: counts.parked,
-        Place.UNKNOWN_FUNCTION: counts.unknown,
-        Place.HELD: counts.held,
-        Place.SCHEDULED: counts.scheduled,
-    }
-    return sum(by_place[place] for place in filter.places)
+    return sum(count_at(place, counts) or 0 for place in filter.places)
 
 
 async def _find_one(docket: Docket, filter: TaskFilter, now_ms: float) -> TaskSummary | None:

@@ -28,7 +28,7 @@ from .calls import Area, ScriptCalls
 from .facts import TaskFacts
 from .letters import BuriedChain, read_buried_chain
 from .payloads import PayloadStore
-from .statistics import Row, read_fields
+from .statistics import PlaceCounts, Row, read_fields
 
 # The most tasks that one script call reads, and roughly
 # the most bytes, because arguments may be large.
@@ -49,6 +49,15 @@ _READ_AT_ONCE, _OF_A_BUCKET = 240, 20
 _CHAINS_AT_ONCE = 200
 
 
+class Walk(enum.Enum):
+    """How a source is read, and so what its cursors are: SCAN is a hash, in no order and without an
+    end within a page; ENTRIES is a stream; SCORES is a sorted set, with a score and a name."""
+
+    SCAN = enum.auto()
+    ENTRIES = enum.auto()
+    SCORES = enum.auto()
+
+
 class Source(enum.IntEnum):
     """Where unfinished tasks are listed. lua/find_tasks.lua has the same numbers."""
 
@@ -65,9 +74,11 @@ class Source(enum.IntEnum):
     # The same, but only tasks of the state QUEUED.
     QUEUED = 8
 
-
-# The server reads them as it likes, and cannot end a page before its count.
-_SCANNED = (Source.RUNNING, Source.PARKED, Source.HELD, Source.EVERY, Source.QUEUED)
+    @property
+    def walk(self) -> Walk:
+        if self in (Source.FRONT, Source.STREAM):
+            return Walk.ENTRIES
+        return Walk.SCORES if self in (Source.UNKNOWN_FUNCTION, Source.SCHEDULED) else Walk.SCAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +186,10 @@ class FinishedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class CensusRow:
+class CensusRow(PlaceCounts):
     """The counts of one moment."""
 
     server_ms: float
-    unfinished: int
-    running: int
-    scheduled: int
-    parked: int
-    # They wait for a worker that knows their function.
-    unknown: int
-    # A pause holds them.
-    held: int
     # Dead letters, and those that did not fit (`Docket(keep_failures=…)`) since the docket exists.
     dead: int
     dropped: int
@@ -198,15 +201,6 @@ class CensusRow:
     slots: int
     # The sums of all functions, by minute since 1970; none if only counts were asked for.
     minutes: dict[int, Row] = field(default_factory=dict[int, Row])
-
-    @property
-    def ready(self) -> int:
-        others = self.running + self.scheduled + self.parked + self.unknown + self.held
-        return max(self.unfinished - others, 0)
-
-    @property
-    def queued(self) -> int:
-        return self.ready + self.parked + self.unknown + self.held
 
 
 @dataclass(slots=True)
@@ -321,7 +315,7 @@ class Queries(Area):
         appear twice or not at all. All other tasks appear.
         """
         most = min(size, _MOST_TASKS)
-        is_scan = source in _SCANNED
+        is_scan = source.walk is Walk.SCAN
         count = min(most, _FIRST_COUNT) if is_scan else most
         while True:
             page = await self.find(source, query, cursor, most, count, with_calls=with_calls)
@@ -459,5 +453,5 @@ def _read_census_row(reply: Sequence[Any]) -> CensusRow:
         for _, row in read_fields(reply[i + 1]):
             total.add(row)
     now, unfinished, running, scheduled, parked, unknown, held, dead, dropped, limits = reply[:10]
-    counts = (unfinished, running, scheduled, parked, unknown, held, dead, dropped, limits)
-    return CensusRow(now, *counts, oldest_ms, workers, stopping, slots, minutes)
+    counts = (unfinished, running, scheduled, parked, unknown, held)
+    return CensusRow(*counts, now, dead, dropped, limits, oldest_ms, workers, stopping, slots, minutes)

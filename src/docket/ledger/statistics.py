@@ -85,26 +85,37 @@ class StoredRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """How many tasks there were at one moment, and how many endings its minute had so far."""
+class PlaceCounts:
+    """How many unfinished tasks there were, by where they were: `unknown` ones wait for a worker
+    that knows their function, `held` ones are held by a pause."""
 
-    at_ms: float
     unfinished: int
     running: int
     scheduled: int
     parked: int
     unknown: int
     held: int
-    ended: int
-
-    @property
-    def minute(self) -> int:
-        return int(self.at_ms // MINUTE_MS)
 
     @property
     def ready(self) -> int:
         others = self.running + self.scheduled + self.parked + self.unknown + self.held
         return max(self.unfinished - others, 0)
+
+    @property
+    def queued(self) -> int:
+        return self.ready + self.parked + self.unknown + self.held
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(PlaceCounts):
+    """The tasks at one moment, and how many endings its minute had so far."""
+
+    at_ms: float
+    ended: int
+
+    @property
+    def minute(self) -> int:
+        return int(self.at_ms // MINUTE_MS)
 
 
 class Statistics(Area):
@@ -161,7 +172,7 @@ def _read_sample(data: bytes) -> Sample | None:
     if len(values) < 8 or not all(value.isdigit() and len(value) < 17 for value in values):
         return None
     at, unfinished, running, scheduled, parked, unknown, held, ended = (int(value) for value in values[:8])
-    return Sample(at, unfinished, running, scheduled, parked, unknown, held, ended)
+    return Sample(unfinished, running, scheduled, parked, unknown, held, at, ended)
 
 
 def _function(stored: bytes) -> str:

@@ -8,11 +8,13 @@ from typing import Any
 from starlette.responses import Response
 
 from docket.inspection.census import Census, read_census
-from docket.inspection.filters import GROUPS, UNFINISHED, Place, TaskFilter, read_filter
+from docket.inspection.filters import GROUPS, UNFINISHED, Place, TaskFilter, count_at, read_filter, words_of
 from docket.inspection.tasks import find_page
 from docket.web.page_request import PageRequest, WebPage
 
 SIZE = 50
+# A place that is nearly always empty is shown when it is not.
+_RARE = GROUPS["queued"] - {Place.READY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +44,21 @@ async def answer(page_request: PageRequest) -> Response:
 
 
 def _chips(chosen: TaskFilter, census: Census) -> list[Chip]:
-    counts: dict[Place, int] = {
-        Place.RUNNING: census.running,
-        Place.READY: census.ready,
-        Place.PARKED: census.parked,
-        Place.UNKNOWN_FUNCTION: census.unknown,
-        Place.HELD: census.held,
-        Place.SCHEDULED: census.scheduled,
-    }
-    words: dict[str, str] = {Place.PARKED: "wait for a limit", Place.UNKNOWN_FUNCTION: "function unknown"}
-    groups: list[tuple[str, frozenset[Place], int | None]] = [("unfinished", UNFINISHED, census.unfinished)]
-    groups += [(place, frozenset((place,)), counts.get(place)) for place in Place]
-    groups.append(("finished", GROUPS["finished"], None))
+    groups: list[tuple[str, str, frozenset[Place], int | None]] = [
+        ("unfinished", "unfinished", UNFINISHED, census.unfinished),
+        *((place, words_of(place), frozenset((place,)), count_at(place, census)) for place in Place),
+        ("finished", "finished", GROUPS["finished"], None),
+    ]
     return [
         Chip(
             name,
-            words.get(name, name),
+            words,
             str(replace(chosen, places=places)) or None,
             count,
             chosen.places == places,
         )
-        for name, places, count in groups
-        # A place that is nearly always empty is shown when it is not.
-        if count != 0 or name not in (Place.UNKNOWN_FUNCTION, Place.HELD, Place.PARKED) or chosen.places == places
+        for name, words, places, count in groups
+        if count != 0 or name not in _RARE or chosen.places == places
     ]
 
 
