@@ -13,8 +13,8 @@ from textwrap import fill
 from typing import Any
 
 from docket.cli.app import COMMANDS
-from docket.cli.docket_options import docket_flags
-from docket.cli.worker_options import worker_flags
+from docket.cli.support.docket_options import docket_flags
+from docket.cli.support.worker_options import worker_flags
 from docket.docket import Docket
 from docket.model.options import EVERYWHERE, WORKERS, declared_options
 

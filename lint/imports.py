@@ -17,8 +17,8 @@ EXCEPTIONS: dict[str, str] = {
     "docket/instrumentation/__init__.py:__getattr__ imports docket.instrumentation.http": "the HTTP server, for ports only",
     "docket/instrumentation/http.py:_prometheus_mirror imports docket.instrumentation.prometheus": "an optional package",
     "docket/storage/server.py:_embedded imports docket.storage.embedded": "needs modules that Windows lacks",
-    "docket/cli/banner.py:announce imports docket.cli.rich_banner": "rich, on terminals only",
-    "docket/cli/logs.py:_formatter imports docket.cli.rich_logs": "rich, on terminals only",
+    "docket/cli/support/run_worker.py:announce imports docket.cli.support.rich_logs": "rich, on terminals only",
+    "docket/cli/support/logs.py:_formatter imports docket.cli.support.rich_logs": "rich, on terminals only",
     "docket/cli/demo/__init__.py:_dashboard imports docket.cli.demo.dashboard": "an optional package",
 }
 

@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-MODULES = ("docket.cli", "docket.cli.run_worker", "docket.worker", "typer._adapters", "rich.console")
+MODULES = ("docket.cli", "docket.cli.support.run_worker", "docket.worker", "typer._adapters", "rich.console")
 _LONGEST_REQUEST = 1 << 20
 _FILES = 2
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from docket import Docket, Execution, Retry
-from docket.cli import json_arguments
+from docket.cli import add
 from docket.errors import MissingPackage
 
 from .conftest import Command
@@ -135,7 +135,7 @@ def test_without_the_package_of_the_json_codec_plain_types_work(
     def missing() -> Any:
         raise MissingPackage("not installed")
 
-    monkeypatch.setattr(json_arguments, "JsonCodec", missing)
+    monkeypatch.setattr(add, "JsonCodec", missing)
     assert docket_command("add", "warehouse:greet", '"Ada"', "count=2", "--url", url).exit_code == 0
     result = docket_command("add", "warehouse:ship", f'"{ORDER}"', "--url", url)
     assert (result.exit_code, "argument 'order'" in result.stderr) == (1, True)

@@ -16,7 +16,7 @@ from typer.main import get_command
 import docket
 from docket.cli import app
 from docket.cli.app import COMMANDS
-from docket.cli.worker_options import WorkerOptions
+from docket.cli.support.worker_options import WorkerOptions
 from docket.inspection.reasons import BlockingLimit, Reason
 from docket.inspection.task import TaskDetails
 from docket.model.options import declared_options

@@ -18,9 +18,8 @@ from typing import TextIO
 import pytest
 
 from docket import Docket
-from docket.cli import log_writer
-from docket.cli.log_writer import LogWriter
-from docket.cli.logs import Format, Level, LogLines, PlainLines, logging_to_stdout
+from docket.cli.support import logs
+from docket.cli.support.logs import Format, Level, LogLines, LogWriter, PlainLines, logging_to_stdout
 from docket.tasks import trace
 
 from .conftest import Start
@@ -74,7 +73,7 @@ def test_no_line_is_missing_after_an_exception_that_ends_the_process() -> None:
     with python(
         """
         import logging
-        from docket.cli.logs import Format, Level, logging_to_stdout
+        from docket.cli.support.logs import Format, Level, logging_to_stdout
         with logging_to_stdout(Level.INFO, Format.PLAIN):
             for number in range(1000):
                 logging.info("%d", number)
@@ -91,7 +90,7 @@ def test_no_line_is_missing_if_the_handler_is_never_closed() -> None:
     with python(
         """
         import logging, sys
-        from docket.cli.logs import LogLines, PlainLines
+        from docket.cli.support.logs import LogLines, PlainLines
         logging.getLogger().addHandler(LogLines(sys.stdout, PlainLines()))
         for number in range(1000):
             logging.warning("%d", number)
@@ -107,7 +106,7 @@ def test_a_slow_reader_gets_every_line() -> None:
     with python(
         """
         import logging
-        from docket.cli.logs import Format, Level, logging_to_stdout
+        from docket.cli.support.logs import Format, Level, logging_to_stdout
         with logging_to_stdout(Level.INFO, Format.PLAIN):
             for number in range(20_000):
                 logging.info("%d", number)
@@ -125,7 +124,7 @@ def test_a_child_of_a_fork_does_not_repeat_the_lines_of_its_parent() -> None:
     with python(
         """
         import logging, os
-        from docket.cli.logs import Format, Level, logging_to_stdout
+        from docket.cli.support.logs import Format, Level, logging_to_stdout
         with logging_to_stdout(Level.INFO, Format.PLAIN):
             logging.info("before")
             child = os.fork()
@@ -141,7 +140,7 @@ def test_a_child_of_a_fork_does_not_repeat_the_lines_of_its_parent() -> None:
 
 FORKING = """
     import logging, multiprocessing, os
-    from docket.cli.logs import Format, Level, logging_to_stdout
+    from docket.cli.support.logs import Format, Level, logging_to_stdout
 
     def body(number):
         logging.info("child %d", number)
@@ -217,7 +216,7 @@ def stuck() -> Generator[StuckStream]:
 
 
 async def test_the_event_loop_never_waits_for_a_reader(stuck: StuckStream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "MOST_WAITING", 100_000)
+    monkeypatch.setattr(logs, "MOST_WAITING", 100_000)
     writer = LogWriter(stuck.writer, lambda count: f"{count} are missing\n")
 
     for number in range(50_000):
@@ -237,8 +236,8 @@ async def test_the_event_loop_never_waits_for_a_reader(stuck: StuckStream, monke
 
 
 def test_a_thread_waits_a_while_and_then_drops_its_line(stuck: StuckStream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "MOST_WAITING", 1_000)
-    monkeypatch.setattr(log_writer, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(logs, "MOST_WAITING", 1_000)
+    monkeypatch.setattr(logs, "PATIENCE_SECONDS", 0.01)
     handler = LogLines(stuck.writer, PlainLines())
     record = logging.LogRecord("a.logger", logging.INFO, __file__, 1, "x" * 500, (), None)
 
@@ -273,7 +272,7 @@ def test_printed_text_keeps_its_place_between_the_lines(capsys: pytest.CaptureFi
 def test_a_reader_that_has_stopped_does_not_keep_the_log_from_ending(
     stuck: StuckStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_writer, "LAST_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(logs, "LAST_PATIENCE_SECONDS", 0.1)
     writer = LogWriter(stuck.writer, lambda count: f"{count} are missing\n")
     for number in range(50_000):
         writer.write(f"{number:09d}\n")
@@ -289,9 +288,9 @@ def test_a_process_ends_although_nobody_reads_its_log() -> None:
     with python(
         """
         import logging
-        from docket.cli import log_writer
-        from docket.cli.logs import Format, Level, logging_to_stdout
-        log_writer.LAST_PATIENCE_SECONDS = 0.1
+        from docket.cli.support import logs
+        from docket.cli.support.logs import Format, Level, logging_to_stdout
+        logs.LAST_PATIENCE_SECONDS = 0.1
         with logging_to_stdout(Level.INFO, Format.PLAIN):
             for number in range(20_000):
                 logging.info("%d", number)
@@ -306,7 +305,7 @@ class FullDisk:
     def __init__(self, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room = room
         self._write = os.write
-        monkeypatch.setattr("docket.cli.log_target.os.write", self.write)
+        monkeypatch.setattr("docket.cli.support.logs.os.write", self.write)
 
     def write(self, file: int, data: memoryview) -> int:
         if not self.room:

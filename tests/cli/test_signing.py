@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from docket import Docket
-from docket.cli.docket_options import DocketOptions
-from docket.cli.failures import WrongUsage
-from docket.cli.worker_options import WorkerOptions
+from docket.cli.support.docket_options import DocketOptions
+from docket.cli.support.failures import WrongUsage
+from docket.cli.support.worker_options import WorkerOptions
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from docket.cli.supervisor import Supervisor
-from docket.cli.worker_options import WorkerOptions
+from docket.cli.support.supervisor import Supervisor
+from docket.cli.support.worker_options import WorkerOptions
 
 KILLED_BY_CTRL_C = "import os, signal; signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from docket import Docket, ExecutionState
-from docket.cli.importing import show
+from docket.cli.import_command import show
 from docket.ledger.foreign import Imported
 from tests.running import run_everything, running, worker_for
 from tests.waiting import eventually

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from docket import Docket, TooLong
 from docket.cli import app
-from docket.cli.logs import Format, Level, SafeLines, logging_to_stdout
+from docket.cli.support.logs import Format, Level, SafeLines, logging_to_stdout
 from docket.errors import UnknownScheme
 from docket.model.texts import as_json_line
 from docket.storage.client.urls import hide_password, parse

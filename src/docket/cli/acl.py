@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.docket_options import on_docket
-from docket.cli.output import write_json
+from docket.cli.support.docket_options import on_docket
 from docket.cli.support.flags import Json
+from docket.cli.support.output import write_json
 from docket.docket import Docket
 from docket.storage.permissions import AclRole, rules
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
-from docket.cli.added import add_task, show_added
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.failures import FAILED, WrongUsage
-from docket.cli.json_arguments import Arguments, read_arguments
-from docket.cli.output import printable
+from docket.cli.support.added import add_task, show_added
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
+from docket.cli.support.failures import FAILED, CommandFailed, WrongUsage
 from docket.cli.support.flags import Json, NewKey, duration, tasks_option
-from docket.cli.task_modules import check_tasks, load
+from docket.cli.support.output import printable
+from docket.cli.support.task_modules import check_tasks, load
+from docket.codec.json_codec import JsonCodec
 from docket.docket import Docket
-from docket.errors import Unserializable
+from docket.errors import MissingPackage, Undecodable, Unserializable
 from docket.execution import Disposition, Execution, TaskFunction
 from docket.execution.functions import unregistered_function
 from docket.registry import did_you_mean, name_of
@@ -160,3 +165,77 @@ async def _add(
         except (TypeError, Unserializable) as error:
             raise WrongUsage(str(error)) from None
         return execution, function is not None or bool(await docket.task_workers(name))
+
+
+_KEYWORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_PLAIN = (bool, int, float, str, list, dict, None, type(None), Any, object, inspect.Parameter.empty)
+
+
+@dataclass
+class Arguments:
+    """The arguments as JSON texts."""
+
+    positional: list[str] = field(default_factory=list[str])
+    named: dict[str, str] = field(default_factory=dict[str, str])
+
+    def values(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The values, as JSON has them."""
+        return tuple(map(json.loads, self.positional)), {name: json.loads(text) for name, text in self.named.items()}
+
+    def typed_values(self, function: TaskFunction) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The values as the annotations of the function want them. Raises WrongUsage if one of them
+        does not fit, and CommandFailed if a package is missing that reads them."""
+        try:
+            codec = JsonCodec()
+        except MissingPackage:
+            return self._plain_values(function)
+        named = ",".join(f"{json.dumps(name)}:{text}" for name, text in self.named.items())
+        body = f"[[{','.join(self.positional)}],{{{named}}}]"
+        try:
+            return codec.decode_call(function, body.encode())
+        except Undecodable as error:
+            raise WrongUsage(str(error)) from None
+
+    def _plain_values(self, function: TaskFunction) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            hints = get_type_hints(function)
+        except Exception:
+            hints = {}
+        parameters = list(inspect.signature(function).parameters)
+        for name in (*parameters[: len(self.positional)], *self.named):
+            if hints.get(name, Any) not in _PLAIN:
+                raise CommandFailed(
+                    f"argument {name!r}: reading its type from JSON needs the package msgspec: pip install 'docket[json]'"
+                )
+        return self.values()
+
+
+def read_arguments(texts: Sequence[str]) -> Arguments:
+    """Each text is a JSON value, or `name=` and a JSON value. Raises WrongUsage."""
+    arguments = Arguments()
+    for text in texts:
+        match = _KEYWORD.fullmatch(text)
+        name, value = (match[1], match[2]) if match else ("", text)
+        if text.startswith("--"):
+            raise WrongUsage(f"no such option: {text} (see docket add --help)")
+        _check(text, name, value)
+        if not name:
+            arguments.positional.append(value)
+        elif name in arguments.named:
+            raise WrongUsage(f"the argument {name!r} is there twice")
+        else:
+            arguments.named[name] = value
+    return arguments
+
+
+def _check(text: str, name: str, value: str) -> None:
+    try:
+        json.loads(value, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        quoted = json.dumps(value, ensure_ascii=False)
+        hint = f"'{name}={quoted}'" if name else f"'{quoted}'"
+        raise WrongUsage(f"{text!r} is not JSON; if it is text, quote it twice: {hint}") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from docket._version import __version__
-from docket.cli.group import CommandEntry, LazyCommands
-from docket.cli.standard_output import open_missing_streams
+from docket.cli.support.group import CommandEntry, LazyCommands
+from docket.cli.support.standard_output import open_missing_streams
 
 INTERRUPTED = 130
 
@@ -40,7 +40,7 @@ COMMANDS = {
         "docket.cli.strikes:strike_app", "Block tasks by function, by argument, or by both.", OPERATE
     ),
     "restore": CommandEntry("docket.cli.strikes:restore_app", "Lift a strike.", OPERATE),
-    "strikes": CommandEntry("docket.cli.strike_rules:app", "List and remove strikes.", OPERATE),
+    "strikes": CommandEntry("docket.cli.strikes:app", "List and remove strikes.", OPERATE),
     "pause": CommandEntry(
         "docket.cli.pauses:pause_app", "Hold tasks by function, by argument, or by both, until you resume.", OPERATE
     ),
@@ -53,7 +53,7 @@ COMMANDS = {
     ),
     "acl": CommandEntry("docket.cli.acl:app", "Print the ACL rules that limit users to this docket.", OPERATE),
     "import": CommandEntry(
-        "docket.cli.importing:app", "Import the tasks that pydocket stored under the docket's name.", OPERATE
+        "docket.cli.import_command:app", "Import the tasks that pydocket stored under the docket's name.", OPERATE
     ),
     "tasks": CommandEntry(
         "docket.cli.tasks:app", "List the tasks that a worker would know, or schedule a built-in task.", EXPLORE

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.output import write_json, write_table
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
 from docket.cli.support.flags import Json, positive
+from docket.cli.support.output import write_json, write_table
 from docket.docket import Docket
 from docket.inspection.audit import AuditEntry, AuditPage
 from docket.inspection.reasons import as_plain

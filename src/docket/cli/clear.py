@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.confirmation import Yes, ask, is_at_terminal
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.failures import WrongUsage
-from docket.cli.output import printable, write_json
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
+from docket.cli.support.failures import WrongUsage
 from docket.cli.support.flags import Json
+from docket.cli.support.output import printable, write_json
+from docket.cli.support.terminal import Yes, ask, is_at_terminal
 from docket.docket import Docket
 from docket.inspection.snapshot import count_waiting
 from docket.model.states import ExecutionState

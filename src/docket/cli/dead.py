@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli.confirmation import Yes, ask, is_at_terminal
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.failures import CommandFailed, WrongUsage
-from docket.cli.letter_filters import at_server_time, letter_id, with_filters
-from docket.cli.output import ago, printable, write_json, write_table
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
+from docket.cli.support.failures import CommandFailed, WrongUsage
 from docket.cli.support.flags import Json, duration, positive, tasks_option
-from docket.cli.task_modules import check_tasks
+from docket.cli.support.letter_filters import at_server_time, letter_id, with_filters
+from docket.cli.support.output import ago, printable, write_json, write_table
+from docket.cli.support.task_modules import check_tasks
+from docket.cli.support.terminal import Yes, ask, is_at_terminal
 from docket.dead import Kind, Letter, Overview, Report
 from docket.docket import Docket
 from docket.model.amounts import show_size

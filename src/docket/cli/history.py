@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.output import write_json, write_table
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
 from docket.cli.support.flags import Json, duration
+from docket.cli.support.output import write_json, write_table
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.ledger.history import FAILURE_KINDS, FinishedRun

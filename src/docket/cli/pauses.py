@@ -6,12 +6,22 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.failures import WrongUsage
-from docket.cli.output import ago, printable, write_json, write_table
-from docket.cli.rules import ANY, Comparison, DryRun, Parameter, Value, count_matches, hint, read_target, show_matches
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
+from docket.cli.support.failures import WrongUsage
 from docket.cli.support.flags import Json
+from docket.cli.support.output import ago, printable, write_json, write_table
+from docket.cli.support.rules import (
+    ANY,
+    Comparison,
+    DryRun,
+    Parameter,
+    Value,
+    count_matches,
+    hint,
+    read_target,
+    show_matches,
+)
 from docket.docket import Docket
 from docket.strikelist.instructions import PauseRule
 from docket.strikelist.pauses import Pause

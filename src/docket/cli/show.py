@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.failures import CommandFailed
-from docket.cli.output import ago, aligned, printable, write_json
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
+from docket.cli.support.failures import CommandFailed
 from docket.cli.support.flags import Json
+from docket.cli.support.output import ago, aligned, printable, write_json
 from docket.docket import Docket
 from docket.inspection.task import TaskDetails, read_details
 from docket.model.texts import escaped_lines

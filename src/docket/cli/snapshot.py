@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.failures import WrongUsage
-from docket.cli.output import ago, printable, write_json, write_table
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
+from docket.cli.support.failures import WrongUsage
 from docket.cli.support.flags import Json, positive
+from docket.cli.support.output import ago, printable, write_json, write_table
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.inspection.snapshot import (

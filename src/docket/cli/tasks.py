@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli.added import add_task, show_added
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.output import write_json, write_table
+from docket.cli.support.added import add_task, show_added
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
 from docket.cli.support.flags import Json, NewKey, duration, tasks_option
-from docket.cli.task_functions import describe_task
-from docket.cli.task_modules import check_tasks
+from docket.cli.support.output import write_json, write_table
+from docket.cli.support.task_modules import check_tasks, describe_task
 from docket.docket import Docket
 from docket.execution import Execution
 

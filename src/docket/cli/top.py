@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.keyboard import quitting
-from docket.cli.output import console, is_terminal, printable, write_json
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
 from docket.cli.support.flags import Json, duration, positive
+from docket.cli.support.output import console, is_terminal, printable, write_json
+from docket.cli.support.terminal import quitting
 from docket.cli.top_screen import TopScreen
 from docket.docket import Docket
 from docket.inspection.live import LiveState, Observer

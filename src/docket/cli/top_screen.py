@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from docket.cli.output import ago, printable
+from docket.cli.support.output import ago, printable
 from docket.dependencies import format_duration
 from docket.docket import WorkerInfo
 from docket.inspection.live import LiveState, RecentFailure, Running

@@ -8,14 +8,16 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Protocol
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from docket._aio import cancel_and_wait
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.failures import FAILED, CommandFailed
-from docket.cli.output import is_terminal, printable, write_json
-from docket.cli.progress_bar import ProgressBar
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
+from docket.cli.support.failures import FAILED, CommandFailed
 from docket.cli.support.flags import Json, duration
+from docket.cli.support.output import is_terminal, printable, write_json
 from docket.dependencies import format_duration
 from docket.docket import Docket
 from docket.execution import ExecutionState, ProgressEvent, StateEvent
@@ -165,3 +167,49 @@ def in_words(event: StateEvent | ProgressEvent) -> str:
     if event["error"] is not None:
         words.append(f"({event['error']})")
     return printable(" ".join(words))
+
+
+STYLES = {
+    ExecutionState.SCHEDULED: "magenta",
+    ExecutionState.QUEUED: "yellow",
+    ExecutionState.RUNNING: "cyan",
+    ExecutionState.COMPLETED: "green",
+    ExecutionState.FAILED: "red",
+    ExecutionState.CANCELLED: "red",
+}
+
+
+class ProgressBar:
+    """Shows the events of a task."""
+
+    def __init__(self, function: str, key: str) -> None:
+        self._bar = Progress(
+            SpinnerColumn(finished_text=" "),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[message]}"),
+            TimeElapsedColumn(),
+            console=Console(),
+            expand=True,
+        )
+        self._name = f"{escape(printable(function))} [dim]{escape(printable(key))}[/dim]"
+        self._task = self._bar.add_task(self._name, total=None, message="")
+        self._bar.start()
+
+    def show(self, event: StateEvent | ProgressEvent) -> None:
+        if event["type"] == "progress":
+            if event["current"] is not None or event["message"] is not None:
+                message = escape(printable(event["message"] or ""))
+                self._bar.update(self._task, total=event["total"], completed=event["current"] or 0, message=message)
+            return
+        state = event["state"]
+        where = f" on {escape(printable(event['worker']))}" if event["worker"] else ""
+        description = f"[{STYLES[state]}]{state.value}[/] {self._name}[dim]{where}[/dim]"
+        self._bar.update(self._task, description=description)
+        if state is ExecutionState.COMPLETED:
+            total = self._bar.tasks[0].total
+            self._bar.update(self._task, total=total or 1, completed=total or 1)
+
+    def close(self) -> None:
+        self._bar.stop()

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from docket.cli.connect import check_readable, run
-from docket.cli.docket_options import on_docket
-from docket.cli.failures import WrongUsage
-from docket.cli.keyboard import quitting
-from docket.cli.output import printable
+from docket.cli.support.connect import check_readable, run
+from docket.cli.support.docket_options import on_docket
+from docket.cli.support.failures import WrongUsage
 from docket.cli.support.flags import whole_number
+from docket.cli.support.output import printable
+from docket.cli.support.terminal import quitting
 from docket.docket import Docket
 from docket.settings import settings_of
 from docket.storage.client.urls import hide_password

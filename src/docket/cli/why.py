@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.output import printable, write_json
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
 from docket.cli.support.flags import Json
+from docket.cli.support.output import printable, write_json
 from docket.docket import Docket
 from docket.inspection.reasons import Reason
 

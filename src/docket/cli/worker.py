@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.event_loop import has_uvloop
-from docket.cli.failures import WrongUsage
-from docket.cli.logs import default_format, logging_to_stdout
-from docket.cli.run_worker import check_can_be_shared, run_worker, warn_of_tasks
-from docket.cli.supervisor import Supervisor
-from docket.cli.task_modules import ignore_current_folder
-from docket.cli.worker_options import WorkerOptions, with_worker_options
+from docket.cli.support.connect import has_uvloop
+from docket.cli.support.failures import WrongUsage
+from docket.cli.support.logs import default_format, logging_to_stdout
+from docket.cli.support.run_worker import check_can_be_shared, run_worker, warn_of_tasks
+from docket.cli.support.supervisor import Supervisor
+from docket.cli.support.task_modules import ignore_current_folder
+from docket.cli.support.worker_options import WorkerOptions, with_worker_options
 from docket.model.options import DEVELOPING, Option
 
 logger: logging.Logger = logging.getLogger("docket.supervisor")

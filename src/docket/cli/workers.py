@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.output import ago, write_json, write_table
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
 from docket.cli.support.flags import Json
+from docket.cli.support.output import ago, write_json, write_table
 from docket.docket import Docket, WorkerInfo
 
 app: typer.Typer = typer.Typer(add_completion=False, no_args_is_help=True, help="List the workers of a docket.")

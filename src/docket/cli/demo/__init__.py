@@ -18,16 +18,16 @@ from typing import Annotated
 import typer
 
 from docket._aio import cancel_and_wait
-from docket.cli.connect import run
 from docket.cli.demo import shop
 from docket.cli.demo.stages import LineStage, ScreenStage, Stage
 from docket.cli.demo.story import Story
 from docket.cli.demo.summary import summary
-from docket.cli.failures import CommandFailed
-from docket.cli.keyboard import quitting
-from docket.cli.logs import Level, docket_logs_only
-from docket.cli.output import is_terminal
+from docket.cli.support.connect import run
+from docket.cli.support.failures import CommandFailed
 from docket.cli.support.flags import duration
+from docket.cli.support.logs import Level, docket_logs_only
+from docket.cli.support.output import is_terminal
+from docket.cli.support.terminal import quitting
 from docket.docket import Docket
 from docket.inspection.live import Observer
 from docket.worker import Worker

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 import typer
 from rich.live import Live
 
-from docket.cli.output import console
+from docket.cli.support.output import console
 from docket.cli.top_screen import TopScreen
 from docket.inspection.live import LiveState
 

@@ -12,8 +12,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from docket.cli.failures import explain
-from docket.cli.standard_output import accept_every_character, discard_output
+from docket.cli.support.failures import explain
+from docket.cli.support.standard_output import accept_every_character, discard_output
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
-"""Opens a docket for a command."""
+"""Opens a docket for a command, and runs the command in an event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from docket.cli.failures import CommandFailed, WrongUsage
+from docket.cli.support.failures import CommandFailed, WrongUsage
 from docket.docket import Docket
 from docket.ledger.audit import acting_as, process_actor
 from docket.storage.client.urls import ServerKind, hide_password, parse
@@ -47,3 +49,14 @@ def check_readable(docket: Docket, *, must_exist: bool = True) -> None:
             f"--url {url}: the folder {address.folder} does not exist; "
             "the first worker or producer that uses it creates it"
         )
+
+
+def has_uvloop() -> bool:
+    return importlib.util.find_spec("uvloop") is not None
+
+
+def loop_factory(wanted: bool | None = None) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Returns uvloop's factory if uvloop is installed and not switched off, else None."""
+    if wanted is False or not has_uvloop():
+        return None
+    return importlib.import_module("uvloop").new_event_loop

@@ -1,4 +1,4 @@
-"""Reads single keys from a terminal."""
+"""A person at a terminal: single keys, and questions before a command that cannot be undone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from docket.cli.support.failures import CommandFailed
 from docket.worker.program import listen
 
 termios: Any
@@ -59,3 +62,21 @@ def _keys(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Generato
     finally:
         loop.remove_reader(terminal)
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes", "-y", envvar="DOCKET_YES", help="Do not ask. A command that is not at a terminal never asks."
+    ),
+]
+
+
+def is_at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def ask(question: str) -> None:
+    """Raises CommandFailed if the user does not agree."""
+    if not typer.confirm(question):
+        raise CommandFailed("nothing was changed")

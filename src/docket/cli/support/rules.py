@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from docket.cli.connect import opened
-from docket.cli.failures import WrongUsage
-from docket.cli.output import printable, write_json
+from docket.cli.support.connect import opened
+from docket.cli.support.failures import WrongUsage
+from docket.cli.support.output import printable, write_json
 from docket.docket import Docket
 from docket.execution.arguments import shown_value
 from docket.ledger import Ledger

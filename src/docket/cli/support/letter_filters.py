@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from docket.cli.failures import WrongUsage
+from docket.cli.support.failures import WrongUsage
 from docket.docket import Docket
 from docket.model.amounts import read_duration
 from docket.model.typed_texts import TYPES, read_value

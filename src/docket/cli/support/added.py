@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from docket.cli.output import printable, write_json
+from docket.cli.support.output import printable, write_json
 from docket.docket import Docket
 from docket.execution import Disposition, Execution
 

@@ -1,16 +1,20 @@
-"""Loads the objects that the command line names as `module:name`. An error is one line."""
+"""Loads the objects that the command line names as `module:name`, and lists the functions that a
+worker would know. An error is one line."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
-from docket.cli.failures import StopRequested, WrongUsage
+from docket.cli.support.failures import StopRequested, WrongUsage
 from docket.docket import Docket
 from docket.registry import did_you_mean
 from docket.worker.running.call import worker_dependencies
@@ -104,3 +108,36 @@ def _in_module(error: BaseException) -> str:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{frame.filename}, line {frame.lineno}: {type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True)
+class TaskFunctionInfo:
+    """A task's name, its function as `module:qualname`, and
+    its source as `file:line`, or "" if it is unknown."""
+
+    name: str
+    function: str
+    source: str
+
+
+def describe_task(name: str, function: Any) -> TaskFunctionInfo:
+    body = _body(function)
+    module, qualname = getattr(body, "__module__", None), getattr(body, "__qualname__", None)
+    return TaskFunctionInfo(name, f"{module}:{qualname}" if module and qualname else repr(function), _source(body))
+
+
+def _body(function: Any) -> Any:
+    """The function itself, without decorators, partial arguments and instances."""
+    while isinstance(function, functools.partial):
+        function = cast(Any, function).func
+    function = inspect.unwrap(function)
+    return function if hasattr(function, "__qualname__") else type(function).__call__
+
+
+def _source(body: Any) -> str:
+    code = getattr(getattr(body, "__func__", body), "__code__", None)
+    if code is None:
+        return ""
+    file = str(code.co_filename)
+    path = os.path.relpath(file)
+    return f"{file if path.startswith(os.pardir) else path}:{code.co_firstlineno}"

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
-from docket.cli.docket_options import DocketOptions, with_docket_options
-from docket.cli.logs import Format, Level
+from docket.cli.support.docket_options import DocketOptions, with_docket_options
 from docket.cli.support.flags import Flag
+from docket.cli.support.logs import Format, Level
 from docket.instrumentation.http import ALL_INTERFACES
 from docket.model.options import NAMED_OBJECT, OPERATING, TUNING, Option, declared_options
 from docket.worker import Worker

@@ -12,8 +12,8 @@ import sys
 import time
 
 from docket._aio import cancel_and_wait
-from docket.cli.failures import FAILED, WRONG_USAGE
-from docket.cli.worker_options import WorkerOptions
+from docket.cli.support.failures import FAILED, WRONG_USAGE
+from docket.cli.support.worker_options import WorkerOptions
 
 logger: logging.Logger = logging.getLogger("docket.supervisor")
 

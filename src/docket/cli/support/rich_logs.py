@@ -1,15 +1,21 @@
-"""Formats log lines for a terminal."""
+"""The log and the banner of a worker on a terminal."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 from rich.traceback import Traceback
 
 import docket.worker
-from docket.cli.logs import LogClock
-from docket.cli.standard_output import discard_output
+from docket._version import __version__
+from docket.cli.support.logs import LogClock
+from docket.cli.support.output import printable
+from docket.cli.support.standard_output import discard_output
 from docket.model.texts import escaped_lines
 
 _RESET, _DIM = "\x1b[0m", "\x1b[2m"
@@ -66,3 +72,11 @@ class RichLines(logging.Formatter):
         with self._console.capture() as captured:
             self._console.print(drawn)
         return captured.get().rstrip("\n")
+
+
+def show_banner(rows: Iterable[tuple[str, str]]) -> None:
+    facts = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        facts.add_row(Text(name, style="dim"), Text(printable(value)))
+    panel = Panel(facts, title=f"docket {__version__}", title_align="left", border_style="cyan", expand=False)
+    LogConsole(highlight=False).print(panel)

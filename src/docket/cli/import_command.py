@@ -7,10 +7,10 @@ import logging
 
 import typer
 
-from docket.cli.connect import opened, run
-from docket.cli.docket_options import on_docket
-from docket.cli.output import write_json
+from docket.cli.support.connect import opened, run
+from docket.cli.support.docket_options import on_docket
 from docket.cli.support.flags import Json
+from docket.cli.support.output import write_json
 from docket.docket import Docket
 from docket.ledger.foreign import Imported
 from docket.ledger.foreign import logger as warnings

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-from docket.cli.failures import WrongUsage
+from docket.cli.support.failures import WrongUsage
 from docket.cli.support.flags import Flag
-from docket.cli.task_modules import load
+from docket.cli.support.task_modules import load
 from docket.docket import Docket
 from docket.errors import DocketError
 from docket.model.options import NAMED_OBJECT, Option, declared_options
