@@ -68,8 +68,12 @@ def _options(options: Iterable[Any]) -> str:
         default = defaults.get(option.name, str(option.default))
         page = pages.get(option.name)
         more = f" [More]({page})." if page else ""
-        rows.append(f"| {flags} | `{option.envvar[0]}` | {_code(default)} | {option.help}{more} |")
+        rows.append(f"| {flags} | `{_variable(option)}` | {_code(default)} | {option.help}{more} |")
     return "".join(f"{row}\n" for row in rows)
+
+
+def _variable(option: Any) -> str:
+    return option.envvar if isinstance(option.envvar, str) else option.envvar[0]
 
 
 def _code(default: str | None) -> str:

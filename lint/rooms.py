@@ -22,7 +22,6 @@ TWINS = "docket/sync/"
 # Folders and classes that break a rule, with the reason.
 EXCEPTIONS: dict[str, str] = {
     "docket/storage/lua": "a file for each script, named after its verb",
-    "docket/cli": "a file for each command; their helpers move to cli/support",
 }
 
 

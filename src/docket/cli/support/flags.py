@@ -102,7 +102,8 @@ class Flag:
         # Typer itself writes a default that it knows, unless it is a duration.
         in_words = given is None or isinstance(given, timedelta) or option.default is not None
         declaration: dict[str, Any] = {
-            "envvar": list(self.variables),
+            # An error names the variable as it is given here.
+            "envvar": self.variables[0] if len(self.variables) == 1 else list(self.variables),
             "help": option.help,
             "rich_help_panel": option.panel,
             "hidden": option.is_hidden,
