@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from docket.sync.shared_requests import NotSent, SenderGone, SharedRequests
+from docket.sync.caller_adds import NotSent, SenderGone, SharedRequests
 from tests.waiting import SECONDS, eventually_blocking
 
 

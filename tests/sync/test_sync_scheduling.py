@@ -55,7 +55,7 @@ def test_the_exception_of_a_task_is_raised_where_its_result_is_read(docket: Dock
 
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert [frame.name for frame in frames[:2]] == [sys._getframe().f_code.co_name, "get_result"]
-    assert "loop_thread.py" not in {Path(frame.filename).name for frame in frames}
+    assert "background_loop.py" not in {Path(frame.filename).name for frame in frames}
     assert execution.error is not None
     assert "in refuse" in caught.value.__notes__[0]
 

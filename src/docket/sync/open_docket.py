@@ -16,9 +16,8 @@ from docket.errors import NotOpen
 from docket.execution import Execution
 from docket.scheduler import Prepared, Scheduler
 
+from .background_loop import LoopThread, this_process
 from .caller_adds import CallerAdds
-from .loop_thread import LoopThread
-from .this_process import this_process
 
 T = TypeVar("T")
 

@@ -15,9 +15,8 @@ from docket.errors import NotOpen
 from docket.execution import Execution, ProgressEvent, StateEvent, TaskCall
 from docket.instrumentation import inject_context, is_tracing
 
-from .loop_thread import LoopThread
+from .background_loop import LoopThread, this_process
 from .open_docket import OpenDocket
-from .this_process import this_process
 
 T = TypeVar("T")
 
