@@ -116,7 +116,9 @@ class Tasks(Area):
                 others.append(i)
             else:
                 seen.add(s.row.key)
-                completed += (*s.row, s.cell, *s.measures)
+                completed += s.row
+                completed.append(s.cell)
+                completed += s.measures
                 positions.append(i)
         cells = [settlements[i].cell for i in others]
         measures = [value for i in others for value in settlements[i].measures]
