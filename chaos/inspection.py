@@ -8,9 +8,10 @@ from typing import Any
 from docket import Docket, ExecutionState
 from docket.ledger import read_ending
 from docket.ledger.letters import DeathCause
-from docket.storage.keys import GROUP, bytes_text
+from docket.storage.keys import bytes_text
 from docket.storage.letters import LetterRecord, read_letter
 from docket.storage.records import FinishedRecord, read_finished
+from docket.storage.schema.keys import GROUP
 
 from .histories import History
 from .work import NAMING

@@ -11,7 +11,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from docket.storage.keys import GROUP, Keys, bytes_text
+from docket.storage.keys import Keys, bytes_text
+from docket.storage.schema.keys import GROUP
 
 from .histories import History
 from .producer_process import BACKLOG_MARK

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from docket.storage.keys import GROUP, Keys
+from docket.storage.keys import Keys
+from docket.storage.schema.keys import GROUP
 
 
 class PydocketKeys:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 from docket import Docket, Retry, Worker
 from docket.inspection.task import MomentKind, added_at, explain_wait, read_task_view
-from docket.ledger.statistics import MINUTE_MS
 from docket.model.task_keys import new_key
 from docket.model.times import to_ms
 from docket.storage.records import TaskRecord
+from docket.storage.schema.statistics import MINUTE_MS
 from tests.times import later
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

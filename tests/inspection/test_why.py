@@ -30,7 +30,7 @@ from docket.dependencies import AdmissionBlocked, Dependency, current_execution
 from docket.ledger import requeue
 from docket.model.histograms import BOUNDS
 from docket.storage.keys import text_bytes
-from docket.storage.records import TASK_HEADER
+from docket.storage.schema.records import TASK_HEADER
 from docket.storage.scripts import load
 from docket.testing import Clock
 from tests.ledger.ledger_client import LedgerClient, blocking_client

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from docket.storage.records import HELD, IN_FRONT, IN_STREAM, RETRIED, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
+from docket.storage.schema.locations import HELD, IN_FRONT, IN_STREAM, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
+from docket.storage.schema.records import CANCEL_ASKED, RETRIED
 
-from .invariants import ALONE, CANCEL_ASKED, SUSPECT, StoredState
+from .invariants import ALONE, SUSPECT, StoredState
 from .model import Group, Held, Model, Run, Task, Waiting
 
 LOCATIONS = {

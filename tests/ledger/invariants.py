@@ -12,34 +12,19 @@ from docket.ledger import Ledger, read_failed_attempts
 from docket.ledger.deliveries import entry_key
 from docket.storage.keys import bytes_text, segment
 from docket.storage.letters import LetterRecord
-from docket.storage.records import (
-    HELD,
-    IN_FRONT,
-    IN_STREAM,
-    RETRIED,
-    REVIVED,
-    SCHEDULED,
-    UNKNOWN_FUNCTION,
-    WAITING_FOR_SLOT,
-    FinishedRecord,
-    TaskRecord,
-    read_finished,
-    read_task,
-)
+from docket.storage.records import FinishedRecord, TaskRecord, read_finished, read_task
+from docket.storage.schema import keys as schema
+from docket.storage.schema.locations import HELD, IN_FRONT, IN_STREAM, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
+from docket.storage.schema.records import ALONE, FROM_FRONT, HAS_PROGRESS, RETRIED, REVIVED, RUN, SUSPECT, SUSPECT_AFTER
 
 from .stored_letters import read_letters
 
-GROUP = b"docket-workers"
+GROUP = schema.GROUP.encode()
 # Among the leases, and no workers: when anybody
 # renewed last, and until when nobody is declared dead.
 MARKS = {b"\1renewed", b"\1grace"}
 # Among the pauses, and no rules.
 PAUSE_FIELDS = {b"arguments", b"round"}
-CANCEL_ASKED, SUSPECT, FROM_FRONT, ALONE = 1, 2, 4, 16
-# In the flags of a task record.
-HAS_PROGRESS = 4
-SUSPECT_AFTER = 2
-
 # What stays when all work is done: what was, and what the next worker needs.
 # What limits remember about times, and damaged data that was set aside; both end by themselves.
 _WINDOWS = {
@@ -78,7 +63,9 @@ _STAYS = {
     "max_losses",
     "failed_attempts",
 }
-_RUN = struct.Struct("<dddIBH")
+
+
+_TEXT_SIZE = struct.Struct("<H")
 
 
 @dataclass
@@ -93,11 +80,12 @@ class Run:
 
     @classmethod
     def read(cls, data: bytes) -> Run:
-        epoch, _, entry_ms, entry_seq, flags, length = _RUN.unpack_from(data)
-        at = _RUN.size + length
-        (limits_length,) = struct.unpack_from("<H", data, at)
-        limits = data[at + 2 : at + 2 + limits_length]
-        worker = data[_RUN.size : at].decode()
+        epoch, _, entry_ms, entry_seq, flags = RUN.struct.unpack_from(data)
+        begin = RUN.size + _TEXT_SIZE.size
+        end = begin + _TEXT_SIZE.unpack_from(data, RUN.size)[0]
+        (limits_length,) = _TEXT_SIZE.unpack_from(data, end)
+        limits = data[end + 2 : end + 2 + limits_length]
+        worker = data[begin:end].decode()
         return cls(int(epoch), f"{entry_ms:.0f}-{entry_seq}", flags, worker, limits.split(b"\n") if limits else [])
 
     @property

@@ -15,9 +15,10 @@ from docket.ledger import (
     reschedule,
 )
 from docket.ledger.endings import Ending
-from docket.ledger.settlements import RescheduleItem, as_going_on
+from docket.ledger.settlements import as_going_on
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
+from docket.storage.schema.settlements import RescheduleItem
 
 from .ledger_client import LedgerClient, completed
 

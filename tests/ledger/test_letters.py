@@ -9,7 +9,7 @@ from unittest.mock import ANY
 import pytest
 
 from docket.ledger import Delivery, SettleResult
-from docket.ledger.endings import CANCELLED_TAIL, Ending
+from docket.ledger.endings import Ending
 from docket.ledger.letters import (
     BuriedChain,
     DeathCause,
@@ -26,7 +26,7 @@ from docket.ledger.values import Seed
 from docket.model.retention import Keep
 from docket.model.states import ExecutionState
 from docket.storage.letters import read_letter
-from docket.storage.records import FINISHED_HEADER, REVIVED
+from docket.storage.schema.records import CANCELLED_TAIL, FINISHED_HEADER, REVIVED
 
 from .ledger_client import LETTER_MS, TTL_MS, LedgerClient, completed, ended, new_task
 

@@ -9,7 +9,7 @@ from docket.ledger.rules import (
     function_rule,
 )
 from docket.storage.keys import text_bytes
-from docket.storage.records import HELD, IN_FRONT
+from docket.storage.schema.locations import HELD, IN_FRONT
 from tests.waiting import SECONDS
 
 from .hostile import hostile_keys

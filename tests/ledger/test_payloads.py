@@ -11,7 +11,8 @@ from docket.ledger import Delivery, EnqueueResult, NewTask, SettleResult, finish
 from docket.ledger.endings import APART, Ending
 from docket.ledger.payloads import Payload, call_payload, result_payload
 from docket.model.states import ExecutionState
-from docket.storage.records import STORED_APART, read_task
+from docket.storage.records import read_task
+from docket.storage.schema.records import APART as STORED_APART
 
 from .invariants import StoredState
 from .ledger_client import NO_EVENT, TTL_MS, LedgerClient, completed, ended, new_ledger

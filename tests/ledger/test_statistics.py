@@ -8,11 +8,11 @@ import pytest
 
 from docket.codec.packing import pack_for_script
 from docket.ledger import Delivery, Ledger, Settlement, SettleResult, requeue, reschedule, unknown_function
-from docket.ledger import statistics as counts
 from docket.ledger.endings import Ending
 from docket.ledger.statistics import OTHERS, Row, cell_of, cell_without_times
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
 from docket.model.states import KIND_NUMBERS, EndingKind, ExecutionState
+from docket.storage.schema import statistics as counts
 
 from .ledger_client import LedgerClient, completed, ended, new_task
 
@@ -334,7 +334,7 @@ async def test_damaged_counts_do_not_stop_a_settlement(ledger_client: LedgerClie
 
 async def test_a_long_range_is_read_in_pages(ledger_client: LedgerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, worker = ledger_client.ledger, await ledger_client.hire()
-    monkeypatch.setattr(counts, "_MOST_ROWS", 2)
+    monkeypatch.setattr("docket.ledger.statistics._MOST_ROWS", 2)
     for minute in range(5):
         hold(ledger, NOON + minute * MINUTE)
         await settle_one(ledger_client, worker, f"k{minute}")

@@ -9,9 +9,11 @@ import pytest
 
 from docket.codec.proofs import proven_body
 from docket.ledger import Delivery, SettleResult, WaitingFunctions, requeue, unknown_function
-from docket.ledger.endings import CANCELLED_EVENT, Ending
+from docket.ledger.endings import Ending
 from docket.model.states import ExecutionState
-from docket.storage.records import IN_STREAM, UNKNOWN_FUNCTION, read_task
+from docket.storage.records import read_task
+from docket.storage.schema.locations import IN_STREAM, UNKNOWN_FUNCTION
+from docket.storage.schema.records import CANCELLED_EVENT
 from tests.waiting import SECONDS
 
 from .ledger_client import LedgerClient, completed, new_task

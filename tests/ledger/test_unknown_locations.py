@@ -11,13 +11,13 @@ from importlib.resources import files
 import pytest
 
 from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, WaitingFunctions, finish, unknown_function
-from docket.ledger.endings import CANCELLED_EVENT, CANCELLED_TAIL, Ending
+from docket.ledger.endings import Ending
 from docket.ledger.letters import Edited, Retried
 from docket.ledger.queries import Source, TaskQuery
 from docket.ledger.tasks import Cancelled, Rescheduled
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
-from docket.storage.records import TASK_HEADER
+from docket.storage.schema.records import CANCELLED_EVENT, CANCELLED_TAIL, TASK_HEADER
 from docket.storage.scripts import load
 from tests.waiting import SECONDS
 
@@ -47,7 +47,7 @@ def move_away(ledger_client: LedgerClient, key: str) -> bytes:
     """Puts the record into a place of a newer release, as its own scripts would."""
     tasks = text_bytes(ledger_client.ledger.keys.tasks)
     record = bytearray(ledger_client.client.hget(tasks, key))
-    record[TASK_HEADER.at(TASK_HEADER.fields[1])] = FOREIGN_PLACE
+    record[TASK_HEADER.at("location")] = FOREIGN_PLACE
     ledger_client.client.hset(tasks, key, bytes(record))
     return bytes(record)
 

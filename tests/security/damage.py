@@ -19,6 +19,7 @@ from docket.ledger.failed_attempts import failed_attempt
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.storage import records
+from docket.storage.schema import records as schema
 from docket.strikelist.instructions import Strike
 from docket.strikelist.stored import StoredRules
 from docket.strikelist.values import RuleValues
@@ -30,10 +31,10 @@ SECRET = b"5" * 128
 # Nothing here is a pickle that runs code, whatever is damaged in it.
 CALL = pack(["not", "a", "pickle"])
 TASK = task_record("work", CALL)
-RUN = records.RUN.struct.pack(7.0, 1.0, 1.0, 1, 0) + b"\x08\x00worker~1" + b"\x00\x00"
+RUN = schema.RUN.struct.pack(7.0, 1.0, 1.0, 1, 0) + b"\x08\x00worker~1" + b"\x00\x00"
 FINISHED = finished_record(TASK, CALL)
 EVENT = b'{"type":"state","state":"running","worker":"w","started_at":1700000000000,"error":null}'
-FAILED = 2 * (records.FAILED_ATTEMPT.struct.pack(1.0, 2.0, len(ROW := failed_attempt(1, "w", "E: x"))) + ROW)
+FAILED = 2 * (schema.FAILED_ATTEMPT.struct.pack(1.0, 2.0, len(ROW := failed_attempt(1, "w", "E: x"))) + ROW)
 DELIVERY = pack_for_script((b"k", TASK, 7, 1.0, 2.0))
 PROGRESS = b'{"type":"progress","current":1,"total":100,"message":"half","updated_at":1700000000000}'
 

@@ -8,31 +8,12 @@ from typing import Any
 
 from docket import ConcurrencyLimit, Cooldown, Debounce, Docket, Perpetual, RateLimit, Retry
 from docket.storage.keys import OWN_NAMES
+from docket.storage.schema.keys import ALL
 from tests.running import at_work, worker_for
 from tests.waiting import eventually
 
 FAMILIES = OWN_NAMES
-# The types of the families (docs/design/key-layout.md). The others are hashes.
-TYPES = {
-    **dict.fromkeys(("stream", "front", "foreign", "audit", "history-failures", "history-samples"), "stream"),
-    **dict.fromkeys(
-        (
-            *("scheduled", "leases", "lost", "dead", "offers", "manual-leases", "waiters:=", "unknown:=", "rate:="),
-            *("rate-waiters:=", "letters", "letter-ends", "letter-keys", "letter-kind:=", "held:=", "stats-open"),
-            *("stats-functions", "stats-samples", "windows", "repeated"),
-        ),
-        "zset",
-    ),
-    **dict.fromkeys(("dying", "stopping", "slots:=", "worker-tasks:=", "task-workers:=", "automatic"), "set"),
-    **dict.fromkeys(
-        (
-            *("epoch", "runs:=", "failed-attempts:=", "payload:=", "kept:=", "cooldown:=", "delay:=", "leads:="),
-            *("letter-batch:=", "secret"),
-        ),
-        "string",
-    ),
-    "cancel-requests:=": "list",
-}
+TYPES = {known.name: known.type for known in ALL}
 GARBAGE = b"\xff\xc1 not what docket wrote \x00\x01"
 # In place of numbers.
 ODD_NUMBERS = (b"nan", b"inf", b"-1", b"1e300", b"99999999999999999999")

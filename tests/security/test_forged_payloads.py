@@ -17,7 +17,8 @@ from docket.instrumentation import PAYLOADS_REFUSED
 from docket.ledger import Ending
 from docket.ledger.endings import ERROR, VALUE
 from docket.storage.keys import text_bytes
-from docket.storage.records import TASK_HEADER, read_finished, read_task
+from docket.storage.records import read_finished, read_task
+from docket.storage.schema.records import TASK_HEADER
 from tests.running import run_everything, worker_at_work
 from tests.waiting import WAIT_LIMIT, eventually, within
 

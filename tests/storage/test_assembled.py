@@ -13,8 +13,9 @@ from docket.model.states import ExecutionState
 from docket.storage.client.faults import translate
 from docket.storage.client.redis_py import run_script
 from docket.storage.letters import read_letter
-from docket.storage.records import FAILED_ATTEMPT, RETRIED, TaskRecord, read_finished, read_run, read_task
+from docket.storage.records import TaskRecord, read_finished, read_run, read_task
 from docket.storage.repairs import careful_form
+from docket.storage.schema.records import FAILED_ATTEMPT, RETRIED
 from docket.storage.scripts import assemble, load, show
 
 from . import assembled, golden

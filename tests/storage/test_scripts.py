@@ -7,17 +7,23 @@ from typing import Any
 
 import pytest
 
-from docket.storage.scripts import load, part, used_parts
+from docket.storage.schema import lua as schema
+from docket.storage.schema.locations import FILES
+from docket.storage.scripts import load, part, part_file, source, used_parts
 
 from .lua import Local, Reading, common, tokens
 
 LUA = files("docket.storage") / "lua"
 SCRIPTS = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir() if file.name.endswith(".lua"))
 PARTS = sorted(file.name.removesuffix(".lua") for file in (LUA / "parts").iterdir())
-SOURCES = {f"{name}.lua": (LUA / f"{name}.lua").read_text() for name in SCRIPTS}
-SOURCES |= {f"parts/{name}.lua": (LUA / "parts" / f"{name}.lua").read_text() for name in PARTS}
+PARTS += ["locations", *(f"locations/{of}" for of in FILES)]
+PATHS = [*(f"{name}.lua" for name in SCRIPTS), *map(part_file, PARTS)]
+SOURCES = {path: "".join(f"{line.text}\n" for line in source(path)) for path in PATHS}
 PART_LINES = frozenset(
-    line for name in PARTS for line in SOURCES[f"parts/{name}.lua"].splitlines() if line.startswith("local ")
+    [
+        *(line for name in PARTS for line in SOURCES[part_file(name)].splitlines() if line.startswith("local ")),
+        *(f"local {name} = {value}" for name, (value, _) in schema.definitions().items()),
+    ]
 )
 PART_OF = {name: of for of in PARTS for name in part(of).definitions}
 
@@ -54,6 +60,12 @@ def test_a_header_says_what_a_script_is_given_and_what_it_answers(name: str) -> 
 def test_a_name_is_defined_in_one_part() -> None:
     names = [name for of in PARTS for name in part(of).definitions]
     assert len(names) == len(set(names))
+
+
+@every_source
+def test_a_name_of_the_schema_means_the_same_everywhere(path: str) -> None:
+    names = {name for local in Reading(SOURCES[path]).locals for name in local.names}
+    assert names.isdisjoint(schema.definitions())
 
 
 def test_every_part_is_used_by_a_script_or_by_another_part() -> None:

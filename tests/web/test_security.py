@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from docket import Docket, Logged, Worker
-from docket.storage.records import RECORD_VERSION
+from docket.storage.schema.records import RECORD_VERSION
 from docket.testing.servers import ServerProcess
 from docket.web import app, dashboard, http_server
 from docket.web.api.reads import READS

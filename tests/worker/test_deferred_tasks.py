@@ -12,7 +12,8 @@ from datetime import timedelta
 import pytest
 
 from docket import Docket, Keyring, Worker
-from docket.storage.records import TASK_HEADER, read_task
+from docket.storage.records import read_task
+from docket.storage.schema.records import TASK_HEADER
 from docket.worker.claiming import deferred_tasks
 from docket.worker.claiming.deferred_tasks import LONGEST_PACE_MS, MOST_REASONS, DeferredTasks
 from docket.worker.running.slots import Slots

@@ -17,8 +17,8 @@ from docket import CurrentExecution, CurrentWorker, Docket, Execution, Execution
 from docket.errors import TaskNotRegistered
 from docket.ledger import Settlement, unknown_function
 from docket.ledger.deliveries import Deliveries
-from docket.ledger.settlements import UnknownItem
 from docket.ledger.tasks import Tasks
+from docket.storage.schema.settlements import UnknownItem
 from docket.worker.claiming import fetcher
 from docket.worker.lease import reclaimer
 from tests.running import worker_at_work

@@ -13,8 +13,8 @@ from docket.cli.support.flags import Json, duration
 from docket.cli.support.output import write_json, write_table
 from docket.dependencies import format_duration
 from docket.docket import Docket
-from docket.ledger.history import FAILURE_KINDS, FinishedRun
-from docket.model.states import EndingKind
+from docket.ledger.history import FinishedRun
+from docket.model.states import FAILURE_KINDS, EndingKind
 
 app: typer.Typer = typer.Typer(add_completion=False)
 

@@ -27,7 +27,9 @@ from docket.ledger.fleet import worker_name
 from docket.ledger.payloads import Payload
 from docket.model.states import Disposition, ExecutionState
 from docket.model.times import duration_ms, from_ms, to_ms
-from docket.storage.records import RECORD_VERSION, SCHEDULED, STORED_APART, FinishedRecord, TaskRecord
+from docket.storage.records import FinishedRecord, TaskRecord
+from docket.storage.schema.locations import SCHEDULED
+from docket.storage.schema.records import APART, RECORD_VERSION
 
 from .arguments import functions_with_logged, show_arguments_of, show_call
 from .functions import unregistered_function
@@ -406,7 +408,7 @@ def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFuncti
     """The execution of a task record. Raises Undecodable if its arguments cannot be read."""
     if task.version != RECORD_VERSION:
         raise UnknownVersion(f"task record of version {task.version}; this release reads version {RECORD_VERSION}")
-    if task.flags & STORED_APART:
+    if task.flags & APART:
         raise Undecodable("the arguments are stored apart and were not read")
     args, kwargs, trace_context = docket.payloads.open_call(key, task.function_name, function, task.call)
     # Every run begins here. Arguments by position, and

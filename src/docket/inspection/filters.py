@@ -13,7 +13,7 @@ from datetime import timedelta
 from docket.ledger.queries import Source
 from docket.model.states import ExecutionState
 from docket.model.times import duration_ms
-from docket.storage.records import HELD, IN_FRONT, IN_STREAM, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
+from docket.storage.schema.locations import HELD, IN_FRONT, IN_STREAM, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
 
 
 class Place(enum.StrEnum):

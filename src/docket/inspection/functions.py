@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
 from docket.dependencies.cron import Cron
-from docket.ledger.statistics import MINUTE_MS, OTHERS, Row
+from docket.ledger.statistics import OTHERS, Row
 from docket.model.times import duration_ms, to_ms
+from docket.storage.schema.statistics import MINUTE_MS
 
 from .census import read_census
 from .statistics import FunctionStats, function_stats

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from docket.ledger.history import FAILURE_KINDS, FinishedRun
-from docket.model.states import EndingKind
+from docket.ledger.history import FinishedRun
+from docket.model.states import FAILURE_KINDS, EndingKind
 from docket.model.times import FIRST, LAST, check_type, from_ms, to_ms
 
 if TYPE_CHECKING:

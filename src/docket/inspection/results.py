@@ -13,8 +13,9 @@ from docket.errors import DocketError, ResultExpired, Undecodable
 from docket.execution.stored_results import StoredEnding, fetch_ending
 from docket.ledger.endings import ERROR, VALUE
 from docket.model.states import ExecutionState
-from docket.storage.letters import SEALED_TRACEBACK, LetterRecord
+from docket.storage.letters import LetterRecord
 from docket.storage.records import FinishedRecord
+from docket.storage.schema.records import SEALED_TRACEBACK
 
 if TYPE_CHECKING:
     from docket.docket import Docket

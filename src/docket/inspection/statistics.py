@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from docket.ledger.statistics import HOUR_MINUTES, MINUTE_MS, OTHERS, Row, Sample
+from docket.ledger.statistics import OTHERS, Row, Sample
 from docket.model.histograms import Histogram
 from docket.model.states import EndingKind
 from docket.model.times import check_type, duration_ms, from_ms, to_ms
+from docket.storage.schema.statistics import HOUR_MINUTES, MINUTE_MS
 
 if TYPE_CHECKING:
     from docket.docket import Docket

@@ -15,10 +15,11 @@ from docket.codec.payloads import read_trace, shown_arguments
 from docket.execution.progress import read_progress
 from docket.ledger import FailedAttempt, TaskStatus, read_ending, read_failed_attempts
 from docket.ledger.letters import finished_record
-from docket.ledger.statistics import MINUTE_MS, Sample
+from docket.ledger.statistics import Sample
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms, to_ms
 from docket.storage.records import FinishedRecord, TaskRecord
+from docket.storage.schema.statistics import MINUTE_MS
 
 from .filters import Place
 from .reasons import Reason, as_plain

@@ -19,15 +19,9 @@ from docket.model.histograms import Histogram
 from docket.model.states import ExecutionState
 from docket.model.texts import escaped
 from docket.model.times import format_duration, from_ms
-from docket.storage.records import (
-    HELD,
-    RECORD_VERSION,
-    SCHEDULED,
-    UNKNOWN_FUNCTION,
-    WAITING_FOR_SLOT,
-    FinishedRecord,
-    TaskRecord,
-)
+from docket.storage.records import FinishedRecord, TaskRecord
+from docket.storage.schema.locations import HELD, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
+from docket.storage.schema.records import RECORD_VERSION
 
 from .reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
 

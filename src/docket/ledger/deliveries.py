@@ -9,15 +9,14 @@ from typing import Any
 
 from docket.model.task_keys import END_SIZE, printed_end
 from docket.storage.keys import bytes_text, text_bytes
+from docket.storage.schema.requests import ClaimedTask
 
 from .calls import Area
 from .tasks import BATCH
 from .values import Delivery, Entry, ReservedSlot, SuspectNotes, UnknownEntry, WaitingFunctions
 
-# The fields of each claimed task in a script's reply, after two leading numbers
-# (lua/parts/claims.lua).
-CLAIM_ROW = ("key", "record", "epoch")
-_FIRST_ROW, _ROW = 2, len(CLAIM_ROW)
+# Two numbers come before the first claimed task in a script's reply.
+_FIRST_ROW, _ROW = 2, len(ClaimedTask._fields)
 _KEY = b"k"
 # A letter, and the beginning of the key.
 _SHORT = re.compile(rb"u[0-9a-f]{8}-")

@@ -8,7 +8,8 @@ from typing import Any
 
 from docket.storage.client.connection import BlockingConnection
 from docket.storage.client.faults import SERVER_ERRORS
-from docket.storage.keys import GROUP, text_bytes
+from docket.storage.keys import text_bytes
+from docket.storage.schema.keys import GROUP
 
 from .deliveries import entry_key
 from .ledger import Ledger

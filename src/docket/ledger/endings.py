@@ -75,11 +75,6 @@ def ending_event(state: ExecutionState, worker_json: str, completed_ms: float, e
     )
 
 
-# The scripts write the same values (lua/parts/endings.lua).
-CANCELLED_TAIL = Ending().pack()
-CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
-
-
 # Part of the error of a buried task. The script that buries
 # it replaces the hashes with the number (lua/reclaim.lua).
 LOST_COUNT = "losses so far: "

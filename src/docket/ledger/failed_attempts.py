@@ -10,7 +10,7 @@ from datetime import datetime
 from docket.codec.packing import pack, unpack
 from docket.model.times import from_ms
 from docket.storage.keys import bytes_text, text_bytes
-from docket.storage.records import FAILED_ATTEMPT
+from docket.storage.schema.records import FAILED_ATTEMPT
 
 from .settlements import Settlement, with_failure
 

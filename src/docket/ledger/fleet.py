@@ -15,7 +15,8 @@ from docket.codec.packing import pack, unpack
 from docket.errors import WorkerLost
 from docket.model.times import from_ms, to_ms
 from docket.storage.client.faults import DamagedData
-from docket.storage.keys import GROUP, bytes_text, segment, text_bytes
+from docket.storage.keys import bytes_text, segment, text_bytes
+from docket.storage.schema.keys import GROUP
 from docket.storage.server import consumers_without_lease
 
 from .calls import Area, ScriptCalls

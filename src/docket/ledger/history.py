@@ -10,21 +10,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from docket.codec.packing import unpack_from_script
-from docket.model.states import KINDS_BY_NUMBER, EndingKind
+from docket.model.states import FAILURE_KINDS, KINDS_BY_NUMBER, EndingKind
 from docket.model.times import from_ms
 from docket.storage.keys import bytes_text, text_bytes
+from docket.storage.schema.statistics import ENTRY_FIELD
 
 from .calls import Area, ScriptCalls
 from .fleet import worker_name
 
-# lua/parts/history.lua has the same values. A test compares them.
-ENTRY_VERSION, ENTRY_FIELD = 1, b"r"
-FAILURE_KINDS = frozenset(
-    {
-        *(EndingKind.FAILED, EndingKind.TIMED_OUT, EndingKind.RETRIED, EndingKind.BURIED),
-        *(EndingKind.UNREADABLE, EndingKind.UNKNOWN_FUNCTION, EndingKind.LOST),
-    }
-)
 # Entries that one command reads.
 PAGE = 500
 # The last letter of an id names the stream: entries of both may have the same number.
@@ -139,7 +132,7 @@ def _read_id(id: str) -> tuple[int, int, str]:
 def _read_entry(id: str, fields: list[bytes]) -> FinishedRun | None:
     """None for an entry that somebody else has written."""
     try:
-        stored: Any = unpack_from_script(dict(zip(fields[::2], fields[1::2], strict=True))[ENTRY_FIELD])
+        stored: Any = unpack_from_script(dict(zip(fields[::2], fields[1::2], strict=True))[ENTRY_FIELD.encode()])
         _, kind, ended, key, function, worker, attempt, _epoch, due, started, seconds, error, left_out = stored[:13]
         if not math.isfinite(seconds):
             return None

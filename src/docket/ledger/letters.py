@@ -16,8 +16,18 @@ from docket.errors import Undecodable
 from docket.model.retention import LETTERS, SIZE, Keep
 from docket.model.states import ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
-from docket.storage.letters import SEALED_TRACEBACK, LetterRecord, read_letter
-from docket.storage.records import IN_STREAM, FinishedRecord, TaskRecord
+from docket.storage.letters import LetterRecord, read_letter
+from docket.storage.records import FinishedRecord, TaskRecord
+from docket.storage.schema.locations import IN_STREAM
+from docket.storage.schema.records import (
+    BURIED_LETTER,
+    FAILED_LETTER,
+    NOT_RUN_LETTER,
+    REFUSED_LETTER,
+    SEALED_TRACEBACK,
+    UNDECODABLE_LETTER,
+    LetterFields,
+)
 
 from .calls import Area
 from .endings import Ending
@@ -36,14 +46,14 @@ _LAST = 2.0**53
 
 
 class DeathCause(enum.IntEnum):
-    """Why a task became a dead letter (lua/parts/letters.lua has the same numbers)."""
+    """Why a task became a dead letter."""
 
-    FAILED = 1
-    BURIED = 2
-    UNDECODABLE = 3
-    REFUSED = 4
+    FAILED = FAILED_LETTER
+    BURIED = BURIED_LETTER
+    UNDECODABLE = UNDECODABLE_LETTER
+    REFUSED = REFUSED_LETTER
     # A retried task that a strike or a limit kept from running.
-    NOT_RUN = 5
+    NOT_RUN = NOT_RUN_LETTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +74,19 @@ class LetterNote:
     is_sealed: bool = False
     rest: bytes = b""
 
-    def row(self) -> tuple[Any, ...]:
-        """In the format of the scripts."""
-        return (
-            int(self.reason),
-            self.age_ms,
-            self.most,
-            self.most_bytes,
-            SEALED_TRACEBACK if self.is_sealed else 0,
-            text_bytes(self.error[:_LONGEST_NAME]),
-            text_bytes(self.place[:_LONGEST_NAME]),
-            self.arguments,
-            text_bytes(self.text),
-            self.traceback,
-            self.rest,
+    def row(self) -> LetterFields:
+        return LetterFields(
+            reason=int(self.reason),
+            age=self.age_ms,
+            most=self.most,
+            most_bytes=self.most_bytes,
+            flags=SEALED_TRACEBACK if self.is_sealed else 0,
+            error=text_bytes(self.error[:_LONGEST_NAME]),
+            place=text_bytes(self.place[:_LONGEST_NAME]),
+            arguments=self.arguments,
+            text=text_bytes(self.text),
+            traceback=self.traceback,
+            rest=self.rest,
         )
 
     @property

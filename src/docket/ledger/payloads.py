@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from docket.errors import ServerFull, Undecodable
 from docket.storage.keys import Keys, text_bytes
-from docket.storage.records import STORED_APART, Reference, TaskRecord
+from docket.storage.records import Reference, TaskRecord
+from docket.storage.schema.records import APART
 from docket.storage.server import FETCHING, STORING, Server
 
 from .batcher import batch_end
@@ -99,7 +100,7 @@ class PayloadStore:
         call = await self.fetch(reference.id)
         if call is None:
             raise Undecodable(f"the arguments, {reference.size:,} bytes that were stored apart, are gone")
-        task.call, task.flags = call, task.flags & ~STORED_APART
+        task.call, task.flags = call, task.flags & ~APART
 
 
 class StoredValues:

@@ -13,7 +13,6 @@ from docket.codec.payloads import shown_arguments
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import bytes_text, segment, text_bytes
 from docket.storage.records import (
-    STORED_APART,
     FinishedHead,
     RunRecord,
     TaskRecord,
@@ -23,6 +22,8 @@ from docket.storage.records import (
     read_run,
     read_task,
 )
+from docket.storage.schema import locations
+from docket.storage.schema.records import APART
 
 from .calls import Area, ScriptCalls
 from .facts import TaskFacts
@@ -59,20 +60,20 @@ class Walk(enum.Enum):
 
 
 class Source(enum.IntEnum):
-    """Where unfinished tasks are listed. lua/find_tasks.lua has the same numbers."""
+    """Where unfinished tasks are listed."""
 
-    RUNNING = 0
-    FRONT = 1
-    STREAM = 2
-    PARKED = 3
-    UNKNOWN_FUNCTION = 4
-    HELD = 5
-    SCHEDULED = 6
+    RUNNING = locations.RUNNING_TASKS
+    FRONT = locations.IN_FRONT
+    STREAM = locations.IN_STREAM
+    PARKED = locations.WAITING_FOR_SLOT
+    UNKNOWN_FUNCTION = locations.UNKNOWN_FUNCTION
+    HELD = locations.HELD
+    SCHEDULED = locations.SCHEDULED
     # The records themselves, in no order: also tasks that no other source has, because only a
     # newer release knows where they wait.
-    EVERY = 7
+    EVERY = locations.EVERY_TASK
     # The same, but only tasks of the state QUEUED.
-    QUEUED = 8
+    QUEUED = locations.QUEUED_TASKS
 
     @property
     def walk(self) -> Walk:
@@ -129,7 +130,7 @@ class FoundTask:
     def task(self) -> TaskRecord:
         task = read_task(self.record)
         if self.call is not None:
-            task.call, task.flags = self.call, task.flags & ~STORED_APART
+            task.call, task.flags = self.call, task.flags & ~APART
         return task
 
     @property

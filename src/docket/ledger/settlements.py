@@ -9,37 +9,33 @@ from typing import Any, NamedTuple
 
 from docket.model.states import NO_MEASURES, STATE_NUMBERS, ExecutionState
 from docket.storage.keys import bytes_text, text_bytes
+from docket.storage.schema.settlements import (
+    BLOCKED,
+    DEAD_LETTER,
+    ENDS_CHAIN,
+    FINISH,
+    HOLD,
+    PLAIN,
+    REQUEUE,
+    RESCHEDULE,
+    UNKNOWN,
+    BlockedItem,
+    FinishItem,
+    HoldItem,
+    LetterItem,
+    RequeueItem,
+    RescheduleItem,
+    UnknownItem,
+)
 
 from .endings import Ending, ending_event
 from .letters import LetterNote
 from .payloads import Payload
 from .values import Taken
 
-# lua/parts/settlements.lua has the same numbers and the
-# same fields of the items below. A test compares the two.
-# The purposes DEAD_LETTER and ENDS_CHAIN may be added.
-PLAIN, DEAD_LETTER, ENDS_CHAIN = range(3)
-FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN, HOLD = range(6)
-
-
-class FinishItem(NamedTuple):
-    key: bytes
-    epoch: int
-    kind: int
-    state: int
-    # False: the docket's time to live.
-    ttl: int | bool
-    tail: bytes
-    # False: the script writes the event of a run that has completed.
-    event: str | bool
-    purpose: int
-    has_progress: bool
-    is_stored: bool
-
 
 class CompletedItem(NamedTuple):
-    """A finish of a run that completed, without progress and with a small result. Most runs end so:
-    the script adds the other fields of a finish itself."""
+    """The beginning of a `CompletedRun`."""
 
     key: bytes
     epoch: int
@@ -48,72 +44,6 @@ class CompletedItem(NamedTuple):
     def whole(self) -> FinishItem:
         state = STATE_NUMBERS[ExecutionState.COMPLETED]
         return FinishItem(self.key, self.epoch, FINISH, state, False, self.tail, False, PLAIN, False, False)
-
-
-class LetterItem(NamedTuple):
-    """A finish that also keeps the task as a dead letter."""
-
-    key: bytes
-    epoch: int
-    kind: int
-    state: int
-    ttl: int | bool
-    tail: bytes
-    event: str | bool
-    purpose: int
-    has_progress: bool
-    is_stored: bool
-    letter: tuple[Any, ...]
-
-
-class RescheduleItem(NamedTuple):
-    key: bytes
-    epoch: int
-    kind: int
-    is_relative: bool
-    ms: float
-    attempt: int
-    name: bytes | bool
-    call: bytes | bool
-    same_submission: bool
-    is_stored: bool
-    # Only for a run that has ended, not for a retry.
-    state: int | bool = False
-    tail: bytes | bool = False
-    event: str | bool = False
-    # Only for a retry.
-    failure: bytes | bool = False
-    error: str | bool = False
-
-
-class RequeueItem(NamedTuple):
-    key: bytes
-    epoch: int
-    kind: int
-    delay: float
-    has_begun: bool
-
-
-class UnknownItem(NamedTuple):
-    key: bytes
-    epoch: int
-    kind: int
-    only_if_known: bool
-
-
-class HoldItem(NamedTuple):
-    key: bytes
-    epoch: int
-    kind: int
-    rule: bytes
-
-
-class BlockedItem(NamedTuple):
-    key: bytes
-    epoch: int
-    kind: int
-    taken: Sequence[Taken]
-    settlement: FinishItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem
 
 
 Row = FinishItem | CompletedItem | LetterItem | RescheduleItem | RequeueItem | UnknownItem | HoldItem | BlockedItem

@@ -13,16 +13,23 @@ from docket.codec.packing import unpack_row
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
 from docket.model.states import KINDS_BY_NUMBER, EndingKind
 from docket.storage.keys import bytes_text, text_bytes
+from docket.storage.schema.statistics import (
+    FUNCTION_FIELD,
+    KIND_CELL,
+    KINDS,
+    MARK,
+    MINUTE_MS,
+    NO_TIMES,
+    OTHER_RUNS,
+    RUN_SECONDS,
+    SUCCEEDED_RUNS,
+    WAITING_TIMES,
+)
+from docket.storage.schema.statistics import OTHERS as OTHERS_FIELD
 
 from .calls import Area
 
-# lua/parts/statistics.lua has the same numbers. A test compares the two.
-KIND_CELL, RUN_CELL, NO_TIME = 4096, 64, 63
-NO_TIMES = NO_TIME * RUN_CELL + NO_TIME
-RUN_SECONDS, KINDS, WAITING_TIMES, SUCCEEDED_RUNS, OTHER_RUNS = 2, 16, 64, 128, 192
-MINUTE_MS, HOUR_MINUTES = 60_000, 60
-MOST_COUNTED, MOST_UNKNOWN_COUNTED, LONGEST_NAME = 256, 64, 256
-MARK, OTHERS_FIELD, FUNCTION_FIELD = b"m", b"o", b"f"
+_MARK, _OTHERS, _FUNCTION = MARK.encode(), OTHERS_FIELD.encode(), FUNCTION_FIELD.encode()
 # The name of all functions that have no row of their own.
 OTHERS = "(others)"
 # One script call stops after this many rows.
@@ -163,7 +170,7 @@ def with_kind(cell: int, kind: int) -> int:
 def read_fields(fields: Sequence[bytes]) -> Iterator[tuple[str, Mapping[int, float]]]:
     """The functions and rows of one hash: its fields and values, one after the other."""
     for stored, data in zip(fields[::2], fields[1::2], strict=True):
-        if stored != MARK and (row := read_row(data)):
+        if stored != _MARK and (row := read_row(data)):
             yield _function(stored), row
 
 
@@ -176,7 +183,7 @@ def _read_sample(data: bytes) -> Sample | None:
 
 
 def _function(stored: bytes) -> str:
-    return OTHERS if stored == OTHERS_FIELD else bytes_text(stored[len(FUNCTION_FIELD) :])
+    return OTHERS if stored == _OTHERS else bytes_text(stored[len(_FUNCTION) :])
 
 
 def read_row(data: bytes) -> dict[int, float]:

@@ -9,7 +9,9 @@ from typing import Any
 
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
-from docket.storage.records import SCHEDULED, read_finished, read_run, read_task
+from docket.storage.records import read_finished, read_run, read_task
+from docket.storage.schema.locations import SCHEDULED
+from docket.storage.schema.requests import FRESH, NOW, REPEAT, REPLACE, SEED, STORED, UNANSWERED
 
 from .calls import Area
 from .endings import Ending
@@ -24,7 +26,6 @@ from .values import Duty, NewTask, ProgressChange, Seed, SlotOffer, Staged, Unwr
 BATCH = 500
 # A new task takes the server longer, especially if it has to look up the key.
 ENQUEUE_BATCH = 200
-_FRESH, _REPLACE, _NOW, _STORED, _UNANSWERED, _SEED, _REPEAT = 1, 2, 4, 8, 16, 32, 64
 # Tasks that one script call cancels.
 CANCELLED_AT_ONCE = 100
 # The most functions in a reply, and the most tasks that one script call ends.
@@ -296,15 +297,15 @@ def _enqueue_results(reply: Sequence[Any]) -> list[EnqueueResult]:
 
 
 def _mode(task: NewTask) -> int:
-    mode = _NOW if task.now else 0
+    mode = NOW if task.now else 0
     if task.payload is not None:
-        mode |= _STORED
+        mode |= STORED
     if task.seed:
-        mode |= _SEED
+        mode |= SEED
     if task.unanswered:
-        return mode | _UNANSWERED | _REPEAT
+        return mode | UNANSWERED | REPEAT
     if task.replace:
-        mode |= _REPLACE
+        mode |= REPLACE
     if task.is_repeat:
-        mode |= _REPEAT
-    return mode | _FRESH if task.fresh else mode
+        mode |= REPEAT
+    return mode | FRESH if task.fresh else mode

@@ -67,6 +67,13 @@ class EndingKind(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its b
 MEASURES = ("run_seconds",)
 NO_MEASURES = (0.0,) * len(MEASURES)
 
+# The ways in which something went wrong by itself. A cancelled run did not.
+FAILURE_KINDS = frozenset(
+    {
+        *(EndingKind.FAILED, EndingKind.TIMED_OUT, EndingKind.RETRIED, EndingKind.BURIED),
+        *(EndingKind.UNREADABLE, EndingKind.UNKNOWN_FUNCTION, EndingKind.LOST),
+    }
+)
 # The numbers in stored counts, from 1. lua/parts/statistics.lua has the same numbers.
 KINDS_BY_NUMBER = dict(enumerate(EndingKind, 1))
 KIND_NUMBERS = {kind: number for number, kind in KINDS_BY_NUMBER.items()}

@@ -1,90 +1,12 @@
-"""Builds all names of keys and channels (docs/design/key-layout.md). No other module does."""
+"""Builds the names of all keys and channels. The schema declares the keys; no other module names
+them."""
 
 from __future__ import annotations
 
-GROUP = "docket-workers"
+from .schema import keys as schema
+from .schema.keys import Key
 
-# All keys. A test compares them with docs/design/key-layout.md and with lua/parts/keys.lua, which
-# has the names that scripts build themselves.
-OWN_NAMES = (
-    "stream",
-    "scheduled",
-    "tasks",
-    "running",
-    "repeated",
-    "replaced-runs",
-    "progress",
-    "leases",
-    "lost",
-    "dying",
-    "suspects",
-    "alone",
-    "stopping",
-    "max-losses",
-    "epoch",
-    "dead",
-    "dead-records",
-    "limits",
-    "parked",
-    "slots:=",
-    "waiters:=",
-    "cancel-requests:=",
-    "worker-tasks:=",
-    "task-workers:=",
-    "runs:=",
-    "failed-attempts:=",
-    "front",
-    "lease-lengths",
-    "fleet",
-    "automatic",
-    "cancelled-chains",
-    "deploys",
-    "sweep-cursor",
-    "offers",
-    "last-direct",
-    "offer-secrets",
-    "manual-leases",
-    "payload:=",
-    "kept:=",
-    "unknown:=",
-    "unknown-functions",
-    "foreign",
-    "settings",
-    "rate:=",
-    "rate-waiters:=",
-    "cooldown:=",
-    "debounce:=",
-    "delay:=",
-    "windows",
-    "leads:=",
-    "letters",
-    "letter-ends",
-    "letter-records",
-    "letter-keys",
-    "letter-kinds",
-    "letter-kind:=",
-    "letter-counts",
-    "letter-batch:=",
-    "deaths",
-    "buried-chains",
-    "keep-failures",
-    "strike-rules",
-    "pauses",
-    "held",
-    "held:=",
-    "secret",
-    "stats-minute:=",
-    "stats-hour:=",
-    "stats-open",
-    "stats-functions",
-    "audit",
-    "damaged:=",
-    "history-failures",
-    "history-samples",
-    "declared",
-    "worker-reports",
-    "stats-samples",
-)
+OWN_NAMES = tuple(known.name for known in schema.ALL)
 
 
 def segment(text: str) -> str:
@@ -118,56 +40,57 @@ class Keys:
         # The prefix of all keys, and the one key that scripts get. All keys share its hash slot,
         # and nothing is stored under it.
         self.root: bytes = text_bytes(self.key(""))
-        self.stream: str = self.key("stream")
-        self.front: str = self.key("front")
-        # Not "queue": pydocket keeps its scheduled tasks there (docs/design/foreign-tasks.md).
-        self.schedule: str = self.key("scheduled")
-        self.leases: str = self.key("leases")
-        self.offers: str = self.key("offers")
-        self.tasks: str = self.key("tasks")
-        self.letters: str = self.key("letters")
-        self.buried_chains: str = self.key("buried-chains")
-        self.stats_samples: str = self.key("stats-samples")
-        self.letter_records: str = self.key("letter-records")
-        # Not "strikes": if another client has used a docket of that name, it keeps a stream there.
-        self.strikes: str = self.key("strike-rules")
+        self.stream: str = self.of(schema.STREAM)
+        self.front: str = self.of(schema.FRONT)
+        self.schedule: str = self.of(schema.SCHEDULE)
+        self.leases: str = self.of(schema.LEASES)
+        self.offers: str = self.of(schema.OFFERS)
+        self.tasks: str = self.of(schema.TASKS)
+        self.letters: str = self.of(schema.LETTERS)
+        self.buried_chains: str = self.of(schema.BURIED_CHAINS)
+        self.stats_samples: str = self.of(schema.STATS_SAMPLES)
+        self.letter_records: str = self.of(schema.LETTER_RECORDS)
+        self.strikes: str = self.of(schema.STRIKES)
         self.results: str = self.key("results")
         self.channels: str = f"docket/{database}/{len(self.prefix.encode('utf-8', 'surrogatepass'))}:{self.prefix}/"
 
     def key(self, suffix: str) -> str:
         return f"{self.prefix}:{suffix}"
 
+    def of(self, key: Key) -> str:
+        return f"{self.prefix}:{key.name}"
+
     def named(self, family: str, text: str) -> str:
-        """A key that ends with a user's text."""
+        """A key of a family: it ends with a user's text."""
         return f"{self.prefix}:{family}:={segment(text)}"
 
     def run(self, key: str) -> str:
-        return self.named("runs", key)
+        return self.named(schema.RUNS.family, key)
 
     def payload(self, id: str) -> str:
-        return f"{self.prefix}:payload:={id}"
+        return f"{self.prefix}:{schema.PAYLOADS.name}{id}"
 
     def kept(self, collection: str, key: str) -> str:
         """Both parts are users' texts: the length shows where the first one ends."""
-        return self.named("kept", f"{len(collection)}:{collection}{key}")
+        return self.named(schema.KEPT_VALUES.family, f"{len(collection)}:{collection}{key}")
 
     def worker_tasks(self, worker: str) -> str:
-        return self.named("worker-tasks", worker)
+        return self.named(schema.WORKER_TASKS.family, worker)
 
     def task_workers(self, task: str) -> str:
-        return self.named("task-workers", task)
+        return self.named(schema.TASK_WORKERS.family, task)
 
     def rate(self, limit: str) -> str:
-        return self.named("rate", limit)
+        return self.named(schema.RATES.family, limit)
 
     def rate_waiters(self, limit: str) -> str:
-        return self.named("rate-waiters", limit)
+        return self.named(schema.RATE_WAITERS.family, limit)
 
     def cooldown(self, limit: str) -> str:
-        return self.named("cooldown", limit)
+        return self.named(schema.COOLDOWNS.family, limit)
 
     def debounce(self, limit: str) -> str:
-        return self.named("debounce", limit)
+        return self.named(schema.DEBOUNCES.family, limit)
 
     def task_channel(self, key: str) -> bytes:
         return text_bytes(f"{self.channels}task/{key}")

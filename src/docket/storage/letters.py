@@ -1,4 +1,4 @@
-"""The record of a dead letter (lua/parts/letters.lua packs the same bytes)."""
+"""Reads the record of a dead letter."""
 
 from __future__ import annotations
 
@@ -7,19 +7,9 @@ from dataclasses import dataclass
 from docket.errors import Undecodable, UnknownVersion
 
 from .keys import bytes_text
-from .layouts import Layout
 from .records import TaskRecord, read_task
+from .schema.records import LETTER_HEADER, LETTER_VERSION
 
-# The texts follow, in the order of their sizes, and then bytes that only Python reads.
-LETTER_HEADER = Layout(
-    "BBBIIdddddHIHHHIII",
-    "version, reason, flags, deaths, edits, died, ends, epoch, started, size, kind_size, key_size, "
-    "error_size, place_size, arguments_size, text_size, traceback_size, task_size",
-)
-TEXTS = ("kind", "key", "error", "place", "arguments", "text", "traceback", "task")
-LETTER_VERSION = 1
-# A flag of a letter: its traceback is encrypted.
-SEALED_TRACEBACK = 1
 _HEADER = LETTER_HEADER.struct
 _MOST = 2.0**53
 

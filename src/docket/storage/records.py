@@ -1,4 +1,4 @@
-"""The records of tasks, runs and finished tasks (lua/parts/records.lua packs the same bytes)."""
+"""Reads the records of tasks, runs and finished tasks."""
 
 from __future__ import annotations
 
@@ -9,38 +9,25 @@ from docket.errors import Undecodable, UnknownVersion
 from docket.model.states import STATES_BY_NUMBER, ExecutionState
 
 from .keys import text_bytes
-from .layouts import Layout
-
-# The function's name and the call follow.
-TASK_HEADER = Layout(
-    "BBBIBIIddIH",
-    "version, location, flags, attempt, losses, generation, submission, due, entry_ms, entry_seq, name_length",
+from .schema.locations import HELD, IN_STREAM, SCHEDULED
+from .schema.records import (
+    APART,
+    BEGUN,
+    CANCEL_ASKED,
+    FINISHED_HEADER,
+    RECORD_VERSION,
+    RESULT_APART,
+    REVIVED,
+    RUN,
+    SUSPECT_AFTER,
+    TASK_HEADER,
 )
-RUN = Layout("dddIB", "epoch, started, entry_ms, entry_seq, flags", texts="worker, limits")
-# The task record, the size of the progress, the progress and the ending follow.
-FINISHED_HEADER = Layout("BBdddI", "version, state, epoch, started, completed, task_size")
-# The rest of the row follows.
-FAILED_ATTEMPT = Layout("ddI", "started, ended, size")
+
 _TASK, _RUN, _FINISHED = TASK_HEADER.struct, RUN.struct, FINISHED_HEADER.struct
 _DUE = struct.Struct("<d")
 _DUE_AT, _LOSSES_AT, _FLAGS_AT = TASK_HEADER.at("due"), TASK_HEADER.at("losses"), TASK_HEADER.at("flags")
 _LENGTH = struct.Struct("<I")
 _TEXT_LENGTH = struct.Struct("<H")
-
-RECORD_VERSION = 1
-SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION, HELD = 0, 1, 2, 3, 4, 5
-# A bit of the byte that counts the losses: the body has begun before.
-BEGUN = 128
-# A flag of task records: the call is the reference to a payload.
-STORED_APART = 1
-# A flag of task records: the task was retried after it had failed for good.
-REVIVED = 8
-# A flag of task records: the task was retried.
-RETRIED = 16
-# A bit of the state of a finished record: the result is a payload.
-_RESULT_APART = 128
-SUSPECT_AFTER = 2
-CANCEL_ASKED = 1
 _MOST = 2.0**53
 # Epochs are microseconds, and a test may set the clock to the year 9999.
 _MOST_IN_RUN = 1e18
@@ -91,7 +78,7 @@ class TaskRecord:
     @property
     def reference(self) -> Reference | None:
         """The payload of the call, or None if this record has the call itself."""
-        return read_reference(self.call) if self.flags & STORED_APART else None
+        return read_reference(self.call) if self.flags & APART else None
 
     @property
     def call_size(self) -> int:
@@ -182,7 +169,7 @@ def _broken() -> TaskRecord:
 
 def is_stored_apart(data: bytes) -> bool:
     """Whether the call of this task record is a payload."""
-    return len(data) >= _TASK.size and bool(data[_FLAGS_AT] & STORED_APART)
+    return len(data) >= _TASK.size and bool(data[_FLAGS_AT] & APART)
 
 
 def is_revived(data: bytes) -> bool:
@@ -238,7 +225,7 @@ def _finished_fields(data: bytes) -> tuple[int, ExecutionState, int, float, floa
     if len(data) < _FINISHED.size:
         raise Undecodable(f"{len(data)} bytes are not a finished record")
     version, number, epoch, started, completed, length = _FINISHED.unpack_from(data)
-    state = STATES_BY_NUMBER.get(number % _RESULT_APART)
+    state = STATES_BY_NUMBER.get(number % RESULT_APART)
     if state is None or not state.finished or not _is_sound(epoch, started, completed):
         raise Undecodable("these bytes are not a finished record")
     return version, state, int(epoch), started, completed, length

@@ -20,8 +20,15 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-_USES = re.compile(r"^-- uses: ([\w, ]+)$", re.MULTILINE)
+from .schema import locations
+from .schema.lua import definitions, expanded
+
+_USES = re.compile(r"^-- uses: ([\w/, ]+)$", re.MULTILINE)
 _NOTHING = "nothing"
+# The part that the schema writes. It belongs to every script and to every other part.
+_SCHEMA = "schema"
+# The part that calls the functions of the location of a task.
+_LOCATIONS = "locations"
 # In an indented block: definitions that only this block needs go here, so that they cost nothing if
 # the block is not reached.
 _MARK = re.compile(r"^( +)--- parts$")
@@ -41,7 +48,7 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{self.file}:{self.number}"
+        return f"{self.file}:{self.number}" if self.number else self.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +92,38 @@ def load_all() -> None:
 
 @cache
 def load(name: str) -> Script:
-    file = f"{name}.lua"
-    return remember(_assembled(name, file, _read(file)))
+    return remember(_assembled(name, source(f"{name}.lua")))
 
 
 def assemble(name: str, text: str) -> Script:
     """A script that is not in a file, linked as all others are: for tests of shared parts."""
-    return _assembled(name, name, text)
+    return _assembled(name, numbered(name, text))
 
 
-def _assembled(name: str, file: str, text: str) -> Script:
-    lines = numbered(file, text)
+def _assembled(name: str, lines: Sequence[Line]) -> Script:
     head = next(i for i, line in enumerate(lines) if not line.text.startswith("--"))
-    shortened = _shortened(lines[0], _linked(lines[head:], used_parts(name, text), frozenset()))
-    source = "".join(f"{line.text}\n" for line in shortened)
-    return Script(name, source, hashlib.sha1(source.encode()).hexdigest(), shortened)
+    header = "\n".join(line.text for line in lines[:head])
+    shortened = _shortened(lines[0], _linked(lines[head:], used_parts(name, header), frozenset()))
+    text = "".join(f"{line.text}\n" for line in shortened)
+    return Script(name, text, hashlib.sha1(text.encode()).hexdigest(), shortened)
 
 
 def numbered(file: str, text: str) -> list[Line]:
     return [Line(line, file, number) for number, line in enumerate(text.splitlines(), 1)]
+
+
+def source(path: str) -> list[Line]:
+    """The lines of a script or a part, with the fields of records and rows that they name."""
+    return [line._replace(text=_expanded(line)) for line in numbered(path, _read(path))]
+
+
+def _expanded(line: Line) -> str:
+    if "$" not in line.text or line.text.lstrip().startswith("--"):
+        return line.text
+    try:
+        return expanded(line.text)
+    except ValueError as error:
+        raise ValueError(f"{line.place}: {error}") from None
 
 
 def _shortened(title: Line, lines: Iterable[Line]) -> tuple[Line, ...]:
@@ -158,16 +178,31 @@ def used_parts(name: str, text: str) -> tuple[str, ...]:
 
 @cache
 def part(name: str) -> Part:
-    text = _read(f"parts/{name}.lua")
-    definitions: dict[str, Definition] = {}
-    for lines in _statements(numbered(f"parts/{name}.lua", text)):
+    if name == _SCHEMA:
+        return _schema()
+    file = part_file(name)
+    found: dict[str, Definition] = {}
+    for lines in _statements(source(file)):
         match = _LOCAL.match(lines[0].text)
         assert match is not None, f"{lines[0].place}: not a definition: {lines[0].text}"
         definition = Definition(name, lines, _names(lines))
         for defined in match[1].split(","):
-            assert defined.strip() not in definitions, f"{name}: {defined} is defined twice"
-            definitions[defined.strip()] = definition
-    return Part(used_parts(name, text), definitions)
+            assert defined.strip() not in found, f"{name}: {defined} is defined twice"
+            found[defined.strip()] = definition
+    return Part(used_parts(name, _read(file)), found)
+
+
+def part_file(name: str) -> str:
+    """The file of a part: in a folder of its own, or among all parts."""
+    return f"{name}.lua" if "/" in name else f"parts/{name}.lua"
+
+
+def _schema() -> Part:
+    found: dict[str, Definition] = {}
+    for name, (value, source) in definitions().items():
+        lines = (Line(f"local {name} = {value}", f"schema/{source}.py", 0),)
+        found[name] = Definition(_SCHEMA, lines, _names(lines))
+    return Part((), found)
 
 
 def _linked(lines: Sequence[Line], uses: tuple[str, ...], known: frozenset[Definition]) -> list[Line]:
@@ -214,7 +249,8 @@ def _needed(names: frozenset[str], uses: tuple[str, ...]) -> list[Definition]:
     unread = [(name, uses) for name in names]
     while unread:
         name, scope = unread.pop()
-        definition = next((part(of).definitions[name] for of in scope if name in part(of).definitions), None)
+        parts = (part(of) for of in (*scope, _SCHEMA))
+        definition = next((known.definitions[name] for known in parts if name in known.definitions), None)
         if definition is not None and definition not in found:
             found.add(definition)
             unread += [(needed, _scope(definition.part)) for needed in definition.needs]
@@ -246,7 +282,7 @@ def _in_order(uses: tuple[str, ...]) -> tuple[str, ...]:
                 add(used, (*users, name))
             ordered.append(name)
 
-    for name in uses:
+    for name in (_SCHEMA, *uses):
         add(name, ())
     return tuple(ordered)
 
@@ -276,6 +312,8 @@ def _names(lines: Sequence[Line]) -> frozenset[str]:
 
 
 def _read(path: str) -> str:
+    if path == part_file(_LOCATIONS):
+        return locations.functions({of: frozenset(part(f"locations/{of}").definitions) for of in locations.FILES})
     return (files("docket.storage") / "lua" / path).read_text()
 
 

@@ -7,9 +7,9 @@
 --   entry or false, workers, workers that are stopping, slots of limits in use (0 unless
 --   requested); then per minute, from the one that the caller has read last to this one: its
 --   number, list of fields and rows.
--- uses: keys, placement, fleet, statistics
+-- uses: keys, placement, fleet, locations
 local last_minute, with_slots = unpack(cmsgpack.unpack(ARGV[2]))
-local MOST_MINUTES, MOST_FUNCTIONS, MOST_LIMITS = 2, 1000, 1000
+local MOST_MINUTES, MOST_LIMITS = 2, 1000
 
 -- The oldest ready entry is the first one after the last delivered one.
 local function oldest_ready(stream)
@@ -18,11 +18,6 @@ local function oldest_ready(stream)
   return entry and entry[1] or false
 end
 
-local unknown = 0
-for i, name in ipairs(call('HKEYS', UNKNOWN_SINCE)) do
-  if i > MOST_FUNCTIONS then break end
-  unknown = unknown + call('ZCARD', UNKNOWN_TASKS .. segment(name))
-end
 local slots = 0
 for i, limit in ipairs(with_slots == 1 and call('HKEYS', LIMITS) or {}) do
   if i > MOST_LIMITS then break end
@@ -30,9 +25,10 @@ for i, limit in ipairs(with_slots == 1 and call('HKEYS', LIMITS) or {}) do
 end
 local now = server_ms()
 local workers = call('EXISTS', LEASES) == 1 and workers_with_lease() or 0
-local answer = {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', SCHEDULE), call('HLEN', PARKED), unknown,
-  call('HLEN', HELD_BY), call('ZCARD', LETTERS) + call('ZCARD', DEAD), number_in(call('HGET', LETTER_COUNTS, 'dropped'), 0),
-  call('HLEN', LIMITS), oldest_ready(STREAM) or oldest_ready(FRONT), workers, call('SCARD', STOPPING), slots}
+local parked, unknown, held, scheduled = unpack(count_locations())
+local answer = {now, call('HLEN', TASKS), call('HLEN', RUNNING), scheduled, parked, unknown, held,
+  call('ZCARD', LETTERS) + call('ZCARD', DEAD), number_in(call('HGET', LETTER_COUNTS, 'dropped'), 0), call('HLEN', LIMITS),
+  oldest_ready(STREAM) or oldest_ready(FRONT), workers, call('SCARD', STOPPING), slots}
 local minute = math.floor(now / MINUTE_MS)
 for number = math.max(last_minute < 0 and minute or last_minute, minute - MOST_MINUTES), minute do
   answer[#answer + 1] = number

@@ -3,7 +3,7 @@
 --   false}, how to treat suspects (parts/claims.lua)}.
 -- Returns: the same as take.
 -- uses: keys, fleet, claims
-local worker, worker_json, delivered, suspects = unpack(cmsgpack.unpack(ARGV[2]))
+local $Claim(*) = unpack(cmsgpack.unpack(ARGV[2]))
 permit_when_full()
 if not has_lease(worker) then
   if #delivered > 0 and call('ZSCORE', LOST, worker) then

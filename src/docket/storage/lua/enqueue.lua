@@ -11,7 +11,6 @@
 --   task already, 3 the payload is missing (the script changed nothing); generation, due ms,
 --   location.
 -- uses: keys, records, entries, payloads, placement, endings, repeats, direct_delivery
-local FRESH, REPLACE, NOW, STORED, UNANSWERED, SEED, REPEAT = 1, 2, 4, 8, 16, 32, 64
 local band = bit.band
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
@@ -58,7 +57,7 @@ local answer, fields, index_of, ready = {now}, {}, {}, 0
 -- batch.
 local function write_any(c)
   --- parts
-  local key, due, mode = c[1], c[2], c[3]
+  local key, due, mode = c[$NewCall.key], c[$NewCall.due], c[$NewCall.mode]
   local before = known[key] and unpack_task(known[key])
   local payload = band(mode, STORED) ~= 0 and named_payload(c[5])
   if before and (band(mode, REPLACE) == 0 or stored_before[key] or is_unknown_location(before)) then
@@ -98,7 +97,7 @@ local function write_any(c)
 end
 
 for _, c in ipairs(calls) do
-  local n, due, mode = #answer, c[2], c[3]
+  local n, due, mode = #answer, c[$NewCall.due], c[$NewCall.mode]
   if band(mode, FRESH + STORED) ~= FRESH or known[c[1]] or stored_before[c[1]] then
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = write_any(c)
     if band(mode, REPEAT) ~= 0 and answer[n + 1] ~= 3 then repeats[#repeats + 1] = c[1] end
@@ -114,7 +113,7 @@ for _, c in ipairs(calls) do
       wait_for_time(key, due)
     end
     local at = #fields + 1
-    local bytes = struct.pack(TASK_HEADER, 1, location, 0, c[6], 0, 1, first_submission, due, ms, seq, #name) .. name .. c[5]
+    local bytes = struct.pack($TASK_HEADER{location = location, attempt = c[$NewCall.attempt], submission = first_submission, due = due, entry_ms = ms, entry_seq = seq, name_length = #name}) .. name .. c[5]
     known[key], index_of[key], fields[at], fields[at + 1] = bytes, at, key, bytes
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = 1, 1, due, location
   end

@@ -6,7 +6,7 @@
 -- Returns: server ms. A call whose due time is not later is in the stream, any other in the
 --   schedule. If repeats of calls were stored before: a list of the server ms and the positions,
 --   from 0, of these calls, for which the script has stored nothing.
--- uses: keys, records, entries, placement, repeats, direct_delivery
+-- uses: keys, entries, placement, repeats, direct_delivery
 local calls = cmsgpack.unpack(ARGV[2])
 local now, now_us = server_ms()
 -- As in `enqueue`: the number of a task's first submission.
@@ -46,7 +46,7 @@ local field, key_start = nil, '-'
 -- The milliseconds of the last entry as text with the hyphen, and its id as numbers.
 local beginning, ms, seq = '', 0, 0
 -- How the records of the tasks in the stream begin, up to the due time.
-local start = pack(NEW_TASK, 1, IN_STREAM, 0, 1, 0, 1, submission)
+local start = pack($NEW_TASK{location = IN_STREAM, attempt = 1, submission = submission})
 for i = 1, #calls, 4 do
   local key, due, record_end = calls[i], calls[i + 1], calls[i + 2]
   if due < 0 then due = math.min(-due, now) end
@@ -64,10 +64,10 @@ for i = 1, #calls, 4 do
       local ms_text, seq_text = string.match(id, '^(%d+)-(%d+)$')
       beginning, ms, seq = ms_text .. '-', tonumber(ms_text), tonumber(seq_text)
     end
-    record, ready = start .. pack(TASK_PLACE, due, ms, seq) .. record_end, ready + 1
+    record, ready = start .. pack($TASK_PLACE{due = due, entry_ms = ms, entry_seq = seq}) .. record_end, ready + 1
   else
     wait_for_time(key, due)
-    record = pack(NEW_TASK, 1, SCHEDULED, 0, 1, 0, 1, submission) .. pack(TASK_PLACE, due, 0, 0) .. record_end
+    record = pack($NEW_TASK{location = SCHEDULED, attempt = 1, submission = submission}) .. pack($TASK_PLACE{due = due, entry_ms = 0, entry_seq = 0}) .. record_end
   end
   fields[at + 1], fields[at + 2] = key, record
   at = at + 2

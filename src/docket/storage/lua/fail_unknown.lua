@@ -3,7 +3,7 @@
 -- ARGV[2]: msgpack {function, ttl ms, tail of the finished record, its event, most tasks to fail,
 --   how to keep the failed tasks}.
 -- Returns: number of failed tasks; 0 if a live worker knows the function.
--- uses: keys, records, letters, unknown_functions, removal, endings, statistics
+-- uses: keys, records, letters, unknown_functions, removal, endings
 local name, ttl, tail, event, most, letter = unpack(cmsgpack.unpack(ARGV[2]))
 if is_known_elsewhere(name, '') then return 0 end
 letter = letter_for(name, letter)

@@ -2,108 +2,28 @@
 -- It reads so many tasks and so many bytes at most, and answers where to go on.
 -- ARGV[2]: msgpack {source, cursor or '', most tasks to find, most tasks to read, with calls (0/1),
 --   filter}.
---   source: 0 running, 1 front stream, 2 stream, 3 parked, 4 waits for a worker that knows its
---     function, 5 held, 6 scheduled; 7 every task, 8 every task that is queued, wherever it is.
+--   source: a location, RUNNING_TASKS, EVERY_TASK or QUEUED_TASKS (storage/schema/locations.py).
 --   filter: {function, key prefix, part of the key, bytes in the headers of the call, due from,
 --     due before, name of the worker}; false for each that is not given.
 -- Returns: where to go on, or '' at the end; number of tasks read; bytes of their records; then per
 --   task: key, task record, run record or false, its progress, the rule that holds it, the limits
 --   that it waits for or false, size of the call, headers of the call or false. If calls are
 --   included, the last two are 0 and false; else the record has no call.
--- uses: keys, records, entries, payloads
+-- uses: keys, records, payloads, listing, locations
 local source, cursor, most, most_read, with_calls, filter = unpack(cmsgpack.unpack(ARGV[2]))
 local name, prefix, part, shown, from, before, worker = unpack(filter)
 local MOST_BYTES, CHUNK = 262144, 50
 local sub, find = string.sub, string.find
-local RUNNING_TASKS, FRONT_STREAM, READY_STREAM, WAITING_TASKS, UNKNOWN_ONES, HELD_ONES, LATER = 0, 1, 2, 3, 4, 5, 6
-local EVERY_TASK, QUEUED_ONES = 7, 8
-local following = ''
--- Per task: key, position in the source. `values` are run records, notes, or the tasks themselves.
-local keys, values, positions = {}, {}, {}
-
-local function number(value) return string.format('%.17g', value) end
-
-local function scan(hash)
-  local page = call('HSCAN', hash, cursor == '' and '0' or cursor, 'COUNT', most_read)
-  following = page[1] == '0' and '' or page[1]
-  for i = 1, #page[2], 2 do
-    keys[#keys + 1] = page[2][i]
-    values[#keys] = page[2][i + 1]
-  end
-end
-
-local function read_stream(stream)
-  local page = redis.pcall('XRANGE', stream, cursor == '' and '-' or '(' .. cursor, '+', 'COUNT', most_read)
-  if page.err then return end
-  for i, entry in ipairs(page) do
-    keys[i] = entry_key(entry[2]) or ''
-    positions[i] = entry[1]
-  end
-  if #page == most_read then following = positions[#page] end
-end
-
--- A cursor is the due time and the key of the last task that was read.
-local function read_schedule()
-  local low = from and number(from) or '-inf'
-  local last_due, last_key = string.match(cursor, '^(%S+) (.*)$')
-  local rank
-  if last_due then
-    local score = call('ZSCORE', SCHEDULE, last_key)
-    rank = score and tonumber(score) == tonumber(last_due) and call('ZRANK', SCHEDULE, last_key) + 1
-      or call('ZCOUNT', SCHEDULE, '-inf', '(' .. last_due)
-  else
-    rank = call('ZCOUNT', SCHEDULE, '-inf', '(' .. low)
-  end
-  local page = call('ZRANGE', SCHEDULE, rank, rank + most_read - 1, 'WITHSCORES')
-  for i = 1, #page, 2 do
-    if before and tonumber(page[i + 1]) >= before then return end
-    keys[#keys + 1] = page[i]
-    positions[#keys] = number(tonumber(page[i + 1])) .. ' ' .. page[i]
-  end
-  if #keys == most_read then following = positions[#keys] end
-end
-
--- A cursor is the position of the last task of a function, and the name of the function.
-local function read_unknown()
-  local last_score, last_name = string.match(cursor, '^(%S+) (.*)$')
-  local functions = call('HKEYS', UNKNOWN_SINCE)
-  table.sort(functions)
-  for _, one in ipairs(functions) do
-    if (not last_name or one >= last_name) and (not name or one == name) then
-      local low = one == last_name and '(' .. last_score or '-inf'
-      local page = call('ZRANGE', UNKNOWN_TASKS .. segment(one), low, '+inf', 'BYSCORE', 'LIMIT', 0, most_read - #keys, 'WITHSCORES')
-      for i = 1, #page, 2 do
-        keys[#keys + 1] = page[i]
-        positions[#keys] = number(tonumber(page[i + 1])) .. ' ' .. one
-      end
-      if #keys >= most_read then
-        following = positions[#keys]
-        return
-      end
-    end
-  end
-end
-
+-- Per task: key, position in the source. Values are run records, notes, or the tasks themselves.
+local page = {cursor = cursor, most = most_read, name = name, from = from, before = before, keys = {}, values = {}, positions = {}, following = ''}
 if source == RUNNING_TASKS then
-  scan(RUNNING)
-elseif source == FRONT_STREAM then
-  read_stream(FRONT)
-elseif source == READY_STREAM then
-  read_stream(STREAM)
-elseif source == WAITING_TASKS then
-  scan(PARKED)
-elseif source == UNKNOWN_ONES then
-  read_unknown()
-elseif source == HELD_ONES then
-  scan(HELD_BY)
-elseif source == LATER then
-  read_schedule()
+  scan_page(page, RUNNING)
+elseif source >= EVERY_TASK then
+  scan_page(page, TASKS)
 else
-  scan(TASKS)
+  list_location(source, page)
 end
-
-local LOCATIONS = {[FRONT_STREAM] = IN_FRONT, [READY_STREAM] = IN_STREAM, [WAITING_TASKS] = WAITING_FOR_SLOT,
-  [UNKNOWN_ONES] = UNKNOWN_FUNCTION, [HELD_ONES] = HELD, [LATER] = SCHEDULED}
+local keys, values, positions = page.keys, page.values, page.positions
 
 local function key_matches(key)
   return (not prefix or sub(key, 1, #prefix) == prefix) and (not part or find(key, part, 1, true))
@@ -123,7 +43,7 @@ local function headers_of(bytes)
   return length > 0 and length <= MOST_HEADERS and string.sub(bytes, 1, 2 + length) or false
 end
 
-local answer, examined, bytes_read, found = {following, 0, 0}, 0, 0, 0
+local answer, examined, bytes_read, found = {page.following, 0, 0}, 0, 0, 0
 local has_filter = name or prefix or part or shown or from or before or worker
 local reads_all = source == EVERY_TASK and with_calls == 1 and not has_filter
 
@@ -135,11 +55,10 @@ local function answer_with(key, bytes, run, note, size, headers)
 end
 
 -- A filter matches few tasks: most records need not be read further. Positions are counted from 1.
-local NAME_SIZE_AT = TASK_HEADER_SIZE - 1
 
 local function may_match(bytes)
   if name then
-    local low, high = string.byte(bytes, NAME_SIZE_AT, TASK_HEADER_SIZE)
+    local low, high = string.byte(bytes, TASK_NAME_LENGTH_AT, TASK_HEADER_SIZE)
     if (low or 0) + 256 * (high or 0) ~= #name or sub(bytes, TASK_HEADER_SIZE + 1, TASK_HEADER_SIZE + #name) ~= name then
       return false
     end
@@ -149,9 +68,10 @@ end
 
 -- Whether this source has the waiting task, which a stream may name more than once.
 local function is_here(i, task)
-  if source == QUEUED_ONES then return task.location ~= SCHEDULED end
+  if source == QUEUED_TASKS then return task.location ~= SCHEDULED end
   if task.broken then return true end
-  return task.location == LOCATIONS[source] and not (positions[i] and source <= READY_STREAM and entry_id(task) ~= positions[i])
+  local is_entry = source == IN_STREAM or source == IN_FRONT
+  return task.location == source and not (is_entry and entry_id(task) ~= positions[i])
 end
 
 -- Adds a task to the answer, if it is the one that this source names and if it matches.

@@ -2,7 +2,7 @@
 -- minute.
 -- No arguments.
 -- Returns: how many minutes that are over are left.
--- uses: keys, statistics
+-- uses: keys, statistics, locations
 local left = 0
 
 local function fold_oldest()
@@ -22,7 +22,7 @@ local MOST_SAMPLES, SAMPLES_MS = 200, 14400000
 
 local function take_sample()
   local now = server_ms()
-  local minute, ended, unknown = math.floor(now / MINUTE_MS), 0, 0
+  local minute, ended = math.floor(now / MINUTE_MS), 0
   if call('ZCOUNT', STATS_SAMPLES, minute, '+inf') > 0 then return end
   local fields = call('HGETALL', STATS_MINUTE .. string.format('%.0f', minute))
   for i = 1, #fields, 2 do
@@ -30,13 +30,9 @@ local function take_sample()
       if type(count) == 'number' and at >= KINDS and at < WAITING_TIMES then ended = ended + count end
     end
   end
-  for i, name in ipairs(call('HKEYS', UNKNOWN_SINCE)) do
-    if i > 1000 then break end
-    unknown = unknown + call('ZCARD', UNKNOWN_TASKS .. segment(name))
-  end
   permit_when_full()
-  local sample = {now, call('HLEN', TASKS), call('HLEN', RUNNING), call('ZCARD', SCHEDULE), call('HLEN', PARKED), unknown,
-    call('HLEN', HELD_BY), ended}
+  local parked, unknown, held, scheduled = unpack(count_locations())
+  local sample = {now, call('HLEN', TASKS), call('HLEN', RUNNING), scheduled, parked, unknown, held, ended}
   for i, value in ipairs(sample) do sample[i] = string.format('%.0f', value) end
   call('ZADD', STATS_SAMPLES, minute, table.concat(sample, ' '))
   call('ZREMRANGEBYRANK', STATS_SAMPLES, 0, -MOST_SAMPLES - 1)

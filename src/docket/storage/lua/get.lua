@@ -3,7 +3,7 @@
 -- Returns: task record, run record, progress, finished record; false for each that does not exist;
 --   then the secret of the docket, if the caller waits, or false; then the failed attempts of a
 --   task that was retried, or false.
--- uses: keys, records, failed_attempts, proofs
+-- uses: keys, failed_attempts, proofs
 local key, fresh = unpack(cmsgpack.unpack(ARGV[2]))
 local secret = false
 if fresh then

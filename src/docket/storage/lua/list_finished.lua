@@ -3,7 +3,7 @@
 --   name or false}.
 -- Returns: next cursor ('0' at the end), then per task: name of its key, head of its finished
 --   record, size of the whole record in bytes.
--- uses: keys, records, payloads
+-- uses: keys
 local LONGEST_NAME, NAME_AT = 65535, FINISHED_HEADER_SIZE + TASK_HEADER_SIZE
 local cursor, count, pattern, state, name = unpack(cmsgpack.unpack(ARGV[2]))
 local page = call('SCAN', cursor, 'MATCH', pattern, 'COUNT', count)

@@ -7,7 +7,7 @@
 --   key, key prefix, from ms, before ms, argument}; false for each that is not given.
 -- Returns: id after which the next page begins, or false at the end; then per letter: id, and its
 --   bytes if they were asked for.
--- uses: keys, records, letters
+-- uses: keys, letters
 local MOST_BYTES, MOST_READ, READ_AT_ONCE = 262144, 1048576, 50
 local kinds, newest_first, after, least, greatest, most, filter, whole = unpack(cmsgpack.unpack(ARGV[2]))
 local find, sub, bytes_read, bytes_found = string.find, string.sub, 0, 0

@@ -8,8 +8,7 @@
 --   declare and recover, whether the caller should search for consumers without a lease, duty of
 --   the worker that asks (1 leader, 2 deputy, 0 none).
 -- uses: keys, records, entries, letters, fleet, foreign, suspects, placement, limit_slots, removal, endings, workers, statistics
-local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings, letter =
-  unpack(cmsgpack.unpack(ARGV[2]))
+local asking, lease, late_ms, is_willing, consumers, ttl, max_losses, lost_endings, letter = unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_DECLARED = 5
 local now = real_ms()
 local declared, put_back, buried, cancelled = 0, 0, 0, 0
@@ -58,7 +57,7 @@ local function bury(key, run, task)
   local ending, pattern = lost_endings[#losses], '(losses so far: )#+'
   local tail, event = string.gsub(ending[1], pattern, '%1' .. losses), string.gsub(ending[2], pattern, '%1' .. losses)
   local note = {unpack(letter_for(task.name, letter))}
-  note[NOTE_TEXT] = string.gsub(note[NOTE_TEXT], pattern, '%1' .. losses)
+  note[$LetterFields.text] = string.gsub(note[$LetterFields.text], pattern, '%1' .. losses)
   leave_waiters(key)
   buried = buried + 1
   finish(key, FAILED_STATE, BURIED_KIND, run, now, pack_task(task), ttl, tail, event, note)

@@ -4,8 +4,8 @@
 -- Returns: per letter: 1 retried, 0 there is no such
 --   letter, 2 its key has an unfinished task, 3 its
 --   payload is gone, 4 its record is damaged. A repeated step gets the answer of the first one.
--- uses: keys, records, payloads, letters, suspects, placement, batches
-local RETRIED, GONE, TAKEN, PAYLOAD_GONE, DAMAGED = 1, 0, 2, 3, 4
+-- uses: keys, records, payloads, letters, placement, batches
+local ADDED, GONE, TAKEN, PAYLOAD_GONE, DAMAGED = 1, 0, 2, 3, 4
 local batch, step, items = unpack(cmsgpack.unpack(ARGV[2]))
 local before = answer_of(batch, step)
 if before then return before end
@@ -65,7 +65,7 @@ local function retry(id, bytes, l, key, due)
   fields[#fields + 1], fields[#fields + 2] = key, pack_task(task)
   deaths[#deaths + 1], deaths[#deaths + 2] = key, string.format('%d ', l.deaths) .. id
   publish(key, waiting_event(task))
-  return RETRIED
+  return ADDED
 end
 
 for i, item in ipairs(items) do answer[i] = retry(item[1], records[i], heads[i], key_at[i], item[2]) end

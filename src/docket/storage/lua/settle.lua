@@ -27,11 +27,10 @@
 --   nothing), 5 done, and no other live worker knows its function.
 -- uses: keys, records, events, payloads, failed_attempts, suspects, unknown_functions, placement, limit_slots, holds, settlements, endings, admission, statistics
 local DONE, CANCELLED = 1, 3
-local task_ttl, offered_by, offer_ms, items, claimed_by, secret, cells, seconds, keep_ms, completed =
-  unpack(cmsgpack.unpack(ARGV[2]))
+local $Settle(*) = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 permit_when_full()
-local COMPLETED_FIELDS = 5
+local COMPLETED_FIELDS = $#CompletedRun
 local keys, count = {}, 0
 for i = 1, #completed, COMPLETED_FIELDS do
   count = count + 1
@@ -224,7 +223,7 @@ end
 local byte, sub, find, read_run = string.byte, string.sub, string.find, struct.unpack
 -- How the run record of this worker ends if the run has no flags and holds no slots. A record with
 -- this end can be read.
-local plain_end = claimed_by and struct.pack(RUN_END, 0, #claimed_by, claimed_by, 0)
+local plain_end = claimed_by and struct.pack($RUN_END{flags = 0, worker = claimed_by, limits_size = 0})
 local plain_size = plain_end and RUN_FLAGS_AT - 1 + #plain_end
 -- Whether each key is the last segment of a key name as it is. One search in all of them costs less
 -- than one in each.
@@ -244,7 +243,7 @@ local function end_plainly(i, key, epoch, start, ttl, tail, event)
   local run_bytes, task_bytes = runs[i], tasks[i]
   if not run_bytes or not task_bytes or some_parked or byte(task_bytes, TASK_FLAGS_AT) ~= 0 or #run_bytes ~= plain_size
     or find(run_bytes, plain_end, RUN_FLAGS_AT, true) ~= RUN_FLAGS_AT then return false end
-  local run_epoch, _, ms, seq = read_run(RUN_START, run_bytes)
+  local $RUN_START(epoch = run_epoch, entry_ms = ms, entry_seq = seq) = read_run(RUN_START, run_bytes)
   if run_epoch ~= epoch or ttl <= 0 or ms <= 0 or ms >= MOST then return false end
   if #task_bytes ~= last_size then
     last_size = #task_bytes
@@ -273,18 +272,18 @@ local COMPLETED_START = string.char(1, COMPLETED_STATE)
 local unusual = {}
 for i = 1, count do
   local at = COMPLETED_FIELDS * i - COMPLETED_FIELDS
-  if not end_plainly(i, completed[at + 1], completed[at + 2], COMPLETED_START, task_ttl, completed[at + 3]) then unusual[#unusual + 1] = i end
+  if not end_plainly(i, completed[at + $CompletedRun.key], completed[at + $CompletedRun.epoch], COMPLETED_START, task_ttl, completed[at + $CompletedRun.tail]) then unusual[#unusual + 1] = i end
 end
 if #items > 0 or #unusual > 0 then
   for _, key in ipairs(plain_keys) do ended[key] = true end
   for _, i in ipairs(unusual) do
     local at = COMPLETED_FIELDS * i - COMPLETED_FIELDS
-    settle_fully(i, {completed[at + 1], completed[at + 2], FINISH, COMPLETED_STATE, false, completed[at + 3], false, PLAIN, false, false})
+    settle_fully(i, {$FinishItem{key = completed[at + $CompletedRun.key], epoch = completed[at + $CompletedRun.epoch], kind = FINISH, state = COMPLETED_STATE, ttl = false, tail = completed[at + $CompletedRun.tail], event = false, purpose = PLAIN, has_progress = false, is_stored = false}})
   end
 end
 for at, item in ipairs(items) do
   -- The fields of a finish. The other kinds share the first three.
-  local key, epoch, kind, state, ttl, tail, event, purpose, made_progress, is_stored = unpack(item)
+  local $FinishItem(*, has_progress = made_progress) = unpack(item)
   local may_be_plain = kind == FINISH and purpose == PLAIN and not made_progress and not is_stored and not ended[key]
   e = #entries
   if may_be_plain and end_plainly(count + at, key, epoch, string.char(1, state), ttl or task_ttl, tail, event) then
@@ -337,13 +336,13 @@ do
   for c = 1, count do
     local at = COMPLETED_FIELDS * c
     local cell, ran_for, task_bytes = completed[at - 1], completed[at], tasks[c]
-    if counted and not answer[c] and cell > 0 and cell < NOT_SUCCEEDED and find(task_bytes, last_name, NAME_SIZE_AT, true) == NAME_SIZE_AT then
+    if counted and not answer[c] and cell > 0 and cell < NOT_SUCCEEDED and find(task_bytes, last_name, TASK_NAME_LENGTH_AT, true) == TASK_NAME_LENGTH_AT then
       counted[cell], counted[0] = (counted[cell] or 0) + 1, counted[0] + ran_for
     else
       count_run(c, cell, ran_for)
       local name = task_bytes and name_in(task_bytes)
       counted = name and counts[name]
-      last_name = counted and sub(task_bytes, NAME_SIZE_AT, NAME_SIZE_AT + 1 + #name)
+      last_name = counted and sub(task_bytes, TASK_NAME_LENGTH_AT, TASK_NAME_LENGTH_AT + 1 + #name)
     end
   end
   for at, cell in ipairs(cells) do count_run(count + at, cell, seconds[at], items[at]) end

@@ -1,7 +1,7 @@
 -- Repairs a page of unfinished tasks that no ordinary path reaches (docs/design/state-machine.md).
 -- ARGV[2]: msgpack {page size, least ms between sweeps, ttl ms}.
 -- Returns: number of tasks read, number of tasks repaired.
--- uses: keys, records, unknown_functions, placement, limit_slots, holds, removal, endings, statistics
+-- uses: keys, records, unknown_functions, placement, limit_slots, removal, endings, statistics, locations
 local size, least, ttl = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 local state = call('HMGET', SWEEP_CURSOR, 'at', 'cursor')
@@ -16,30 +16,10 @@ call('ZREMRANGEBYSCORE', MANUAL_LEASES, '-inf', (real_ms()))
 
 local last_ids = {}
 
--- A worker can reach an entry that exists and is either undelivered or pending with a consumer.
-local function is_entry_reachable(task)
-  local stream, id = stream_of_task(task), entry_id(task)
-  if not id or #call('XRANGE', stream, id, id) == 0 then return false end
-  last_ids[stream] = last_ids[stream] or last_delivered(stream)
-  local last = last_ids[stream]
-  if not last or is_after(task, last) then return true end
-  return #call('XPENDING', stream, GROUP, id, id, 1) > 0
-end
-
-local function is_reachable(key, task, run)
+local function may_be_reached(key, task, run)
   if run and not may_live(run.worker) then return false end
   if run and is_manual(run.worker) then return true end
-  if task.location == SCHEDULED then return call('ZSCORE', SCHEDULE, key) end
-  if task.location == WAITING_FOR_SLOT then
-    local limits = parked_limits(key)
-    return #limits > 0 and call('ZSCORE', WAITERS .. limits[#limits], key)
-  end
-  if task.location == UNKNOWN_FUNCTION then return call('ZSCORE', UNKNOWN_TASKS .. segment(task.name), key) end
-  if task.location == HELD then
-    --- parts
-    return is_held(key, task)
-  end
-  return is_entry_reachable(task)
+  return is_reachable_location(key, task, last_ids)
 end
 
 for i = 1, #page[2], 2 do
@@ -48,7 +28,7 @@ for i = 1, #page[2], 2 do
   local task = bytes and unpack_task(bytes)
   local run_bytes = call('HGET', RUNNING, key)
   local run = run_bytes and unpack_run(run_bytes)
-  if task and not is_unknown_location(task) and not is_reachable(key, task, run) then
+  if task and not is_unknown_location(task) and not may_be_reached(key, task, run) then
     repaired = repaired + 1
     remove_from_location(key, task)
     if run and has_flag(run, CANCEL_ASKED) then

@@ -10,8 +10,7 @@
 --   offer: 0 none, 1 the slot is offered, else the epoch of a direct delivery that is under way and
 --     takes the slot.
 -- uses: keys, records, unknown_functions, placement, claims
-local worker, worker_json, count, has_spare_slot, may_have_offered, last_known, offer_ms, reads_front, functions, suspects, secret =
-  unpack(cmsgpack.unpack(ARGV[2]))
+local $Take(*, how_many = count) = unpack(cmsgpack.unpack(ARGV[2]))
 if not has_lease(worker) then return {-1} end
 local offer = 0
 if may_have_offered == 1 and call('ZREM', OFFERS, worker) == 0 then

@@ -32,7 +32,7 @@ local function take_over()
     local key, record = old[i], call('HGET', DEAD_RECORDS, old[i])
     local task_bytes = record and finished_task(record) or ''
     if task_bytes ~= '' then
-      local _, _, epoch, started, _, size = struct.unpack(FINISHED_HEADER, record)
+      local $FINISHED_HEADER(epoch, started, task_size = size) = struct.unpack(FINISHED_HEADER, record)
       local progress_at = FINISHED_HEADER_SIZE + size + 1
       local tail = #record >= progress_at + 3
         and string.sub(record, progress_at + 4 + struct.unpack('<I4', record, progress_at)) or ''

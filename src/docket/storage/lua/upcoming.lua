@@ -4,7 +4,7 @@
 --   tasks to read in each}.
 -- Returns: per bucket: number of tasks, number of tasks that were read, list of function names and
 --   numbers.
--- uses: keys, records
+-- uses: keys
 local begin, length, buckets, most = unpack(cmsgpack.unpack(ARGV[2]))
 local LONGEST_NAME = 1000
 

@@ -2,10 +2,9 @@
 -- ARGV[2]: msgpack {key}.
 -- Returns: server ms, task record without its call, run record, finished record; false for each
 --   that does not exist; then pairs: the name of a fact, and the fact.
--- uses: keys, records, entries, foreign, failed_attempts, placement, fleet, limit_slots, holds, removal, suspects, letters, statistics
+-- uses: keys, records, foreign, failed_attempts, fleet, holds, removal, suspects, letters, locations
 local key = unpack(cmsgpack.unpack(ARGV[2]))
-local MOST_BEFORE, MOST_ENTRIES, MOST_BYTES, PAGE = 1000, 2000, 4194304, 100
-local MOST_RUNS, MOST_RUN_BYTES, MOST_HOLDERS, MOST_MEMBERS = 5000, 1048576, 20, 10000
+local MOST_MEMBERS = 10000
 local ENVELOPE_HEADER_SIZE = 3
 local now, real_now = server_ms(), real_ms()
 local bytes = call('HGET', TASKS, key)
@@ -61,155 +60,10 @@ local function note_workers(name)
   end
 end
 
--- Whether this is the record of a task that waits at that entry. It reads only the header: records
--- may be large, and there may be a thousand of them.
-local function is_live(record, place, id)
-  if #record < TASK_HEADER_SIZE then return true end
-  local _, location, _, _, _, _, _, _, ms, seq = struct.unpack(TASK_HEADER, record)
-  return location == place and id == string.format('%.0f-%.0f', ms, seq)
-end
-
--- Counts the tasks that are ready and come before this one. An entry counts if it is live and its
--- task does not run.
-local before, entries_read, bytes_read, is_more = 0, 0, 0, false
-local function count_entries(stream, after, last)
-  local from, place = '(' .. after, stream == FRONT and IN_FRONT or IN_STREAM
-  while not is_more do
-    local page = call('XRANGE', stream, from, last, 'COUNT', PAGE)
-    if #page == 0 then return end
-    local keys = {}
-    for i, entry in ipairs(page) do keys[i] = entry_key(entry[2]) or '' end
-    local tasks, runs = call('HMGET', TASKS, unpack(keys)), call('HMGET', RUNNING, unpack(keys))
-    for i, entry in ipairs(page) do
-      if tasks[i] and not runs[i] and is_live(tasks[i], place, entry[1]) then
-        if before == MOST_BEFORE then is_more = true else before = before + 1 end
-      end
-      bytes_read = bytes_read + (tasks[i] and #tasks[i] or 0)
-    end
-    entries_read = entries_read + #page
-    if #page < PAGE then return end
-    is_more = is_more or entries_read >= MOST_ENTRIES or bytes_read >= MOST_BYTES
-    from = '(' .. page[#page][1]
-  end
-end
-
-local function note_delivery(stream, id)
-  local pending = redis.pcall('XPENDING', stream, GROUP, id, id, 1)
-  if pending.err and not string.find(pending.err, 'NOGROUP', 1, true) then return note('delivery', {'', 0, 1}) end
-  local found = not pending.err and pending[1]
-  if found then note('delivery', {found[2], found[3], is_valid(call('ZSCORE', LEASES, found[2])) and 1 or 0}) end
-end
-
-local function note_entry(task)
-  local stream, id = stream_of_task(task), entry_id(task)
-  if not id or #call('XRANGE', stream, id, id) == 0 then return end
-  local last = last_delivered(stream) or '0-0'
-  if not is_after(task, last) then return note_delivery(stream, id) end
-  if stream == STREAM then count_entries(FRONT, last_delivered(FRONT) or '0-0', '+') end
-  count_entries(stream, last, '(' .. id)
-  note('before', before)
-  note('is_more', is_more and 1 or 0)
-end
-
--- The runs of these epochs, as far as they are found: epoch → {key, worker}.
-local function runs_of(epochs, wanted)
-  local found, cursor, read, size = {}, '0', 0, 0
-  repeat
-    local page = call('HSCAN', RUNNING, cursor, 'COUNT', 500)
-    cursor = page[1]
-    for i = 1, #page[2], 2 do
-      local run = unpack_run(page[2][i + 1])
-      local epoch = run and string.format('%.0f', run.epoch)
-      size = size + #page[2][i + 1]
-      if epoch and epochs[epoch] and not found[epoch] then
-        found[epoch] = {page[2][i], run.worker}
-        wanted = wanted - 1
-      end
-    end
-    read = read + #page[2] / 2
-  until cursor == '0' or read >= MOST_RUNS or size >= MOST_RUN_BYTES or wanted <= 0
-  return found
-end
-
--- Who holds slots of a limit, the runs that hold theirs longest first: {key or '', worker or '',
--- epoch or '0'}.
-local function holders_of(limit)
-  local epochs, reserved, wanted, count = {}, {}, {}, 0
-  for _, holder in ipairs(call('SMEMBERS', SLOTS .. limit)) do
-    local rest = string.sub(holder, 2)
-    if string.sub(holder, 1, 1) == 'w' then reserved[#reserved + 1] = {rest, '', '0'} else epochs[#epochs + 1] = rest end
-  end
-  table.sort(epochs, function(a, b) return (tonumber(a) or 0) < (tonumber(b) or 0) end)
-  local holders = {}
-  for i = 1, math.min(#epochs, MOST_HOLDERS) do
-    wanted[epochs[i]] = true
-    count = count + 1
-  end
-  local found = count > 0 and runs_of(wanted, count) or {}
-  for i = 1, count do
-    local epoch = epochs[i]
-    local replaced = not found[epoch] and call('HGET', REPLACED_RUNS, epoch)
-    local run = replaced and unpack_run(replaced)
-    local run_of = found[epoch] or {'', run and run.worker or ''}
-    holders[#holders + 1] = {run_of[1], run_of[2], epoch}
-  end
-  for i = 1, math.min(#reserved, MOST_HOLDERS - count) do holders[#holders + 1] = reserved[i] end
-  return holders
-end
-
--- The rows of the statistics of a function: those of the last half hour, or of this hour and the
--- last one. Somebody else may have written to their keys.
-local function note_run_times(name)
-  local RECENT_MINUTES = 30
-  local rows, field, minute = {}, function_field(name), math.floor(now / MINUTE_MS)
-  local function read(keys, number)
-    local row = redis.pcall('HGET', keys .. string.format('%.0f', number), field)
-    if type(row) == 'string' then rows[#rows + 1] = row end
-  end
-  if field == OTHERS then return end
-  for number = minute - RECENT_MINUTES, minute do read(STATS_MINUTE, number) end
-  if #rows == 0 then
-    local hour = math.floor(minute / HOUR_MINUTES)
-    for number = hour - 1, hour do read(STATS_HOUR, number) end
-  end
-  note('run_times', rows)
-end
-
-local function note_limit()
-  local limits = parked_limits(key)
-  local limit = limits[#limits]
-  if not limit then return end
-  note('limit', {limit, number_in(call('HGET', LIMITS, limit), 0), call('SCARD', SLOTS .. limit),
-    call('ZCARD', WAITERS .. limit), call('ZRANK', WAITERS .. limit, key) or false, holders_of(limit)})
-end
-
-local function note_schedule()
-  local at = call('ZSCORE', SCHEDULE, key)
-  if not at then return end
-  note('at', time_of(at))
-  note('delay', call('GET', DELAYS .. segment(key)) or false)
-  if tonumber(at) <= now then
-    note('before', call('ZRANK', SCHEDULE, key))
-    note('leader', call('HGET', FLEET, 'leader') or false)
-  end
-end
-
 local function note_suspect()
   local met = call('HGET', SUSPECTS, 'm' .. key)
   local group = call('HGET', SUSPECTS, 't' .. key)
   note('suspect', {met or '', (group_numbers(group or ''))})
-end
-
-local function note_unknown_function(task)
-  note('unknown_since', call('HGET', UNKNOWN_SINCE, task.name) or false)
-  note('before', call('ZRANK', UNKNOWN_TASKS .. segment(task.name), key) or 0)
-end
-
-local function note_hold(task)
-  local rule = call('HGET', HELD_BY, key)
-  local set = HELD_TASKS .. segment(rule or '')
-  local place, stored = rule and call('ZRANK', set, held_member(key, task)), rule and call('HGET', PAUSES, rule)
-  if place and stored then note('hold', {rule, stored, call('ZCARD', set), place}) end
 end
 
 -- The function of a rule that compares an argument; nil if the rule is about all functions. Python
@@ -246,18 +100,8 @@ end
 local function note_waiting(task)
   note_workers(task.name)
   if losses_of(task) >= SUSPECT_AFTER then note_suspect() end
-  if task.location == SCHEDULED then
-    note_schedule()
-  elseif task.location == WAITING_FOR_SLOT then
-    note_limit()
-    note_run_times(task.name)
-  elseif task.location == UNKNOWN_FUNCTION then
-    note_unknown_function(task)
-  elseif task.location == HELD then
-    return note_hold(task)
-  elseif task.location == IN_STREAM or task.location == IN_FRONT then
-    note_entry(task)
-  end
+  explain_location(key, task, {note = note, now = now, time_of = time_of, is_valid = is_valid})
+  if task.location == HELD then return end
   if not is_unknown_location(task) then note_pauses(task) end
 end
 

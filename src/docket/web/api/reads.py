@@ -22,8 +22,7 @@ from docket.inspection.statistics import FlowPoint, Stats, read_flow
 from docket.inspection.task import TaskView, read_task_view
 from docket.inspection.tasks import TaskPage, find_page
 from docket.inspection.workers import RunningTasks, WorkerView, read_running, read_worker_views
-from docket.ledger.history import FAILURE_KINDS
-from docket.model.states import EndingKind
+from docket.model.states import FAILURE_KINDS, EndingKind
 from docket.web.actions.letter_actions import FILTER as LETTER_FILTER
 from docket.web.inputs import Input, flag, moment, text, whole
 

@@ -12,7 +12,8 @@ from docket.codec.proofs import proven_body
 from docket.errors import UnknownKey
 from docket.ledger import SettleResult, hold
 from docket.ledger.rules import WHOLE_DOCKET
-from docket.storage.records import IN_FRONT, read_task
+from docket.storage.records import read_task
+from docket.storage.schema.locations import IN_FRONT
 from docket.storage.subscriptions import Inquiry
 from docket.strikelist.conditions import Index, TaskToMatch
 from docket.strikelist.pauses import Pause

@@ -25,7 +25,8 @@ from docket.instrumentation import is_tracing, mark_failed, run_span
 from docket.ledger import SettleResult, unknown_function
 from docket.model.states import EndingKind, ExecutionState
 from docket.model.times import from_ms
-from docket.storage.records import STORED_APART, is_stored_apart, read_task
+from docket.storage.records import is_stored_apart, read_task
+from docket.storage.schema.records import APART
 from docket.worker.claiming.deferred_tasks import UnknownFunctions, not_registered
 from docket.worker.claiming.loader import Loader
 
@@ -160,7 +161,7 @@ class Runner:
         try:
             record = read_task(run.record)
             if run.call is not None:
-                record.call, record.flags = run.call, record.flags & ~STORED_APART
+                record.call, record.flags = run.call, record.flags & ~APART
             execution = from_record(self._docket, run.key, record, self._functions.get(record.function_name))
         except (UnknownVersion, UnknownKey) as error:
             return self._decisions.left_for_others(run, error)

@@ -63,7 +63,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
   local fields, stale, note = {}, nil, nil
   -- Most run records differ only in the epoch and the entry. The entry looks as in the task record.
   local pack, started = struct.pack, struct.pack('<d', now)
-  local plain_end = pack(RUN_END, 0, #worker, worker, 0)
+  local plain_end = pack($RUN_END{flags = 0, worker = worker, limits_size = 0})
   local full_claim
   -- A single suspect runs alone in the worker: the other entries go back.
   local has_single_suspect = false
@@ -71,7 +71,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
   local function begin_run(key, bytes, flags)
     local n, m = #answer, #fields
     fields[m + 1] = key
-    fields[m + 2] = pack('<d', epoch) .. started .. string.sub(bytes, TASK_ENTRY_MS_AT, TASK_ENTRY_END) .. pack(RUN_END, flags, #worker, worker, 0)
+    fields[m + 2] = pack('<d', epoch) .. started .. string.sub(bytes, TASK_ENTRY_MS_AT, TASK_ENTRY_SEQ_END) .. pack($RUN_END{flags = flags, worker = worker, limits_size = 0})
     answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, epoch
     epoch = epoch + 1
   end
@@ -157,7 +157,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
     local is_plain = false
     if may_be_plain and bytes and not runs[i] and not fronts[i] and #bytes >= TASK_HEADER_SIZE and byte(bytes, TASK_LOCATION_AT) == IN_STREAM
       and byte(bytes, TASK_LOSSES_AT) == 0 then
-      local due, ms, seq, length = read(TASK_TIMES, bytes, TASK_DUE_AT)
+      local $TASK_TIMES(due, entry_ms = ms, entry_seq = seq, name_length = length) = read(TASK_TIMES, bytes, TASK_DUE_AT)
       if ms ~= last_ms and ms >= 0 and ms < MOST then
         last_ms, beginning = ms, string.format('%.0f-', ms)
         digits_at = #beginning + 1
@@ -166,7 +166,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
         and find(id, beginning, 1, true) == 1 and number(sub(id, digits_at)) == seq
     end
     if is_plain then
-      fields[m + 1], fields[m + 2] = key, pack('<d', epoch) .. started .. sub(bytes, TASK_ENTRY_MS_AT, TASK_ENTRY_END) .. plain_end
+      fields[m + 1], fields[m + 2] = key, pack('<d', epoch) .. started .. sub(bytes, TASK_ENTRY_MS_AT, TASK_ENTRY_SEQ_END) .. plain_end
       answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, epoch
       n, m, epoch = n + 3, m + 2, epoch + 1
     else

@@ -19,7 +19,7 @@ local function claim_oldest(worker, fields, index_of, now, now_us)
     return claimed[3], claimed[4], claimed[5]
   end
   local epoch = next_epochs(1, now_us)
-  call('HSET', RUNNING, key, struct.pack(RUN, epoch, now, ms, seq, 0, #worker, worker, 0, ''))
+  call('HSET', RUNNING, key, struct.pack($RUN{epoch = epoch, started = now, entry_ms = ms, entry_seq = seq, flags = 0, worker = worker, limits = ''}))
   publish(key, running_event(name_json(worker), now))
   return key, bytes, epoch
 end

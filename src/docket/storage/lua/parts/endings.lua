@@ -73,7 +73,7 @@ local function finish(key, state, kind, run, now, task_bytes, ttl, tail, event, 
   end_any_task(key, record, now, task_bytes, ttl, event, letter)
   do
     --- parts
-    count_ending(key, task_bytes, kind, now, run, ttl, event, letter and letter[NOTE_AGE] or 0)
+    count_ending(key, task_bytes, kind, now, run, ttl, event, letter and letter[$LetterFields.age] or 0)
   end
 end
 
@@ -81,10 +81,6 @@ end
 local function completed_event(worker, now)
   return '{"type":"state","state":"completed","worker":' .. name_json(worker) .. ',"completed_at":' .. string.format('%.0f', now) .. '}'
 end
-
--- ledger/endings.py packs the same bytes for a cancelled task; a test compares the two.
-local CANCELLED_TAIL = '\148\196\0\192\0\196\0'
-local CANCELLED_EVENT = '{"type":"state","state":"cancelled"}'
 
 local function finish_cancelled(key, run, now, task_bytes, ttl)
   finish(key, CANCELLED_STATE, CANCELLED_KIND, run, now, task_bytes, ttl, CANCELLED_TAIL, CANCELLED_EVENT)

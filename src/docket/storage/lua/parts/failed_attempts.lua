@@ -2,11 +2,6 @@
 -- rows: ledger/failed_attempts.py.
 -- uses: keys
 
--- A flag of a task: it was retried.
-local RETRIED = 16
--- The head of a row.
-local FAILED_ATTEMPT = '<ddI4'
-local FAILED_ATTEMPT_SIZE = 20
 local MOST_ROWS = 10
 -- A row outlives the due time of the retry by a week.
 local KEPT_MS = 604800000
@@ -22,7 +17,7 @@ local function newest_rows(rows)
   while at <= #rows do
     if at + FAILED_ATTEMPT_SIZE - 1 > #rows then return '' end
     starts[#starts + 1] = at
-    local _, _, size = struct.unpack(FAILED_ATTEMPT, rows, at)
+    local $FAILED_ATTEMPT(size) = struct.unpack(FAILED_ATTEMPT, rows, at)
     at = at + FAILED_ATTEMPT_SIZE + size
   end
   if at ~= #rows + 1 then return '' end
@@ -40,7 +35,7 @@ local function add_failed_attempt(key, task, run, now, row)
     task.flags = task.flags + RETRIED
   end
   local ttl = math.max(task.due - now, 0) + KEPT_MS
-  call('SET', name, rows .. struct.pack(FAILED_ATTEMPT, run.started, now, #row) .. row, 'PX', string.format('%.0f', ttl))
+  call('SET', name, rows .. struct.pack($FAILED_ATTEMPT{started = run.started, ended = now, size = #row}) .. row, 'PX', string.format('%.0f', ttl))
 end
 
 -- The task goes on as if it had not been retried.

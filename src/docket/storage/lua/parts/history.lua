@@ -2,13 +2,10 @@
 -- test compares the two.
 -- uses: keys, records, settlements
 
-local ENTRY_VERSION, ENTRY_FIELD = 1, 'r'
 local MOST_ENTRIES = 10000
 local LONGEST_NAMED, LONGEST_ERROR = 512, 500
 -- How long entries live: failures at most, and all others.
 local FAILURES_KEPT_MS, SAMPLES_KEPT_MS = 604800000, 86400000
--- The ending kinds of the failures (model/states.py).
-local FAILURE_KINDS = {[2] = true, [3] = true, [4] = true, [8] = true, [9] = true, [10] = true, [12] = true}
 
 -- How long failures live if letters live for `keep_ms` (0: they are not kept).
 local function failures_kept_ms(keep_ms)

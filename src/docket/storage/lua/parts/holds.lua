@@ -51,19 +51,6 @@ local function to_held(key, task, rule, from_front)
   call('HSET', HELD_BY, key, rule)
 end
 
-local function leave_held(key, task)
-  local rule = call('HGET', HELD_BY, key)
-  if not rule then return end
-  call('HDEL', HELD_BY, key)
-  call('ZREM', HELD_TASKS .. segment(rule), held_member(key, task))
-end
-
--- Whether a rule still holds the task.
-local function is_held(key, task)
-  local rule = call('HGET', HELD_BY, key)
-  return rule and is_holding(call('HGET', PAUSES, rule), false) and call('ZSCORE', HELD_TASKS .. segment(rule), held_member(key, task))
-end
-
 -- All rules: a list of {id, stored rule}, and their bytes.
 local function all_rules()
   local found, rules, size = call('HGETALL', PAUSES), {}, 0

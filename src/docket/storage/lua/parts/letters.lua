@@ -2,25 +2,12 @@
 -- compares the two.
 -- uses: keys, records, payloads
 
--- After the header: the texts whose sizes it has, in the same order, and bytes that only Python
--- reads.
-local LETTER_HEADER = '<BBBI4I4dddddHI4HHHI4I4I4'
-local LETTER_HEADER_SIZE = 75
--- Reasons. A retried task that was not run (a strike, a limit that drops) has not died again.
-local FAILED_LETTER, BURIED_LETTER, NOT_RUN_LETTER = 1, 2, 5
--- Where the text of the error is in a note.
-local NOTE_AGE, NOTE_TEXT = 2, 9
--- A flag of a letter: its traceback is encrypted.
-local SEALED_TRACEBACK = 1
-
 -- The header of a letter, and where its texts begin (counted from 1). Nil for bytes that are not a
 -- letter.
 local function unpack_letter(bytes)
   if #bytes < LETTER_HEADER_SIZE then return nil end
   local l = {}
-  l.version, l.reason, l.flags, l.deaths, l.edits, l.died, l.ends, l.epoch, l.started, l.size, l.kind_size, l.key_size,
-    l.error_size, l.place_size, l.arguments_size, l.text_size, l.traceback_size, l.task_size =
-    struct.unpack(LETTER_HEADER, bytes)
+  $LETTER_HEADER(l.*) = struct.unpack(LETTER_HEADER, bytes)
   l.kind_at = LETTER_HEADER_SIZE + 1
   l.key_at = l.kind_at + l.kind_size
   l.error_at = l.key_at + l.key_size
@@ -40,9 +27,7 @@ end
 
 -- `l` has the fields of the header except the sizes, and the texts by name.
 local function pack_letter(l)
-  return struct.pack(LETTER_HEADER, 1, l.reason, l.flags, l.deaths, l.edits, l.died, l.ends, l.epoch, l.started, l.size, #l.kind,
-    #l.key, #l.error, #l.place, #l.arguments, #l.text, #l.traceback, #l.task) .. l.kind .. l.key .. l.error .. l.place ..
-    l.arguments .. l.text .. l.traceback .. l.task .. l.rest
+  return struct.pack($LETTER_HEADER{l.*, version = 1}) .. l.kind .. l.key .. l.error .. l.place .. l.arguments .. l.text .. l.traceback .. l.task .. l.rest
 end
 
 local function letter_id(number)
@@ -234,10 +219,10 @@ end
 -- most letters, most bytes, flags, error class, place, arguments, text,
 -- traceback, rest} (ledger/letters.py). Returns whether it is kept.
 local function keep_letter(key, now, record, task_bytes, letter)
-  local reason, age, most, most_bytes, flags, error, place, arguments, text, traceback, rest = unpack(letter)
+  local $LetterFields(*) = unpack(letter)
   local id = nil
   if age > 0 then
-    local _, _, epoch, started = struct.unpack(FINISHED_HEADER, record)
+    local $FINISHED_HEADER(epoch, started) = struct.unpack(FINISHED_HEADER, record)
     id = add_letter({reason = reason, flags = flags, deaths = deaths_of(key, task_bytes) + (reason == NOT_RUN_LETTER and 0 or 1), edits = 0, died = now,
       ends = now + age, epoch = epoch, started = started, key = key, error = error, place = place, arguments = arguments,
       text = text, traceback = traceback, task = task_bytes, rest = rest}, most, most_bytes)
@@ -251,6 +236,6 @@ local function letter_for(name, letter)
   local age = call('HGET', KEEP_FAILURES, name)
   if not age then return letter end
   local own = {unpack(letter)}
-  own[NOTE_AGE] = number_in(age, letter[NOTE_AGE])
+  own[$LetterFields.age] = number_in(age, letter[$LetterFields.age])
   return own
 end

@@ -1,11 +1,6 @@
 -- Calls and results that are stored apart from their records (docs/design/payloads.md).
 -- uses: keys, records
 
--- A flag of task records: the call of the record is the size (4 bytes) and the id of a payload.
-local APART = 1
--- Added to the state of a finished record: its result is a payload that is named after the epoch.
-local RESULT_APART = 128
-
 local function named_payload(reference)
   return PAYLOADS .. string.sub(reference, 5)
 end

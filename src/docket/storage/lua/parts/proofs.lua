@@ -1,6 +1,6 @@
 -- Proofs that a script sent a message (docs/design/proofs.md). codec/proofs.py computes the same; a
 -- test compares the two.
--- uses: keys
+-- uses: nothing
 local SECRET_SIZE = 128
 local NO_PROOF = string.rep(' ', 40)
 

@@ -1,37 +1,10 @@
 -- Task, run and finished records (docs/design/key-layout.md). storage/records.py packs the same
 -- bytes; a test compares the two.
 -- uses: keys
-local TASK_HEADER = '<BBBI4BI4I4ddI4H'
-local TASK_HEADER_SIZE = 38
--- The header in three pieces: up to the submission; the due time and the entry; the length of the
--- function's name.
-local NEW_TASK, TASK_PLACE = '<BBBI4BI4I4', '<ddI4'
--- Positions of fields in the header, counted from 1.
-local TASK_LOCATION_AT, TASK_FLAGS_AT, TASK_LOSSES_AT = 2, 3, 8
--- The due time, the entry and the length of the name; and where the entry begins and ends. A run
--- record has the same bytes for the entry.
-local TASK_TIMES, TASK_DUE_AT = '<ddI4H', 17
-local TASK_ENTRY_MS_AT, TASK_ENTRY_END = 25, 36
--- Locations: the schedule, the stream, parked (waiting for a limit's slot), the front stream,
--- waiting for a worker that knows the function, held by a pause.
-local SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION, HELD = 0, 1, 2, 3, 4, 5
--- A bit of the byte that counts the losses: the body has begun before.
-local BEGUN = 128
--- ADMITTED is a flag of a run: a limit has admitted it. WAS_ADMITTED is a flag of a task: a run of
--- this submission was admitted and then lost or requeued, so the next run is not a newcomer.
-local ADMITTED, WAS_ADMITTED = 8, 2
-local CANCEL_ASKED, SUSPECT, FROM_FRONT = 1, 2, 4
--- A flag of a run: no other body runs in its process.
-local ALONE = 16
--- A flag of a task: code outside of its runs has written progress.
-local HAS_PROGRESS = 4
 
 local function has_progress(flags)
   return math.floor(flags / HAS_PROGRESS) % 2 == 1
 end
-
--- A flag of a task: it was retried after it had failed for good, and DEATHS has its number.
-local REVIVED = 8
 
 local function is_revived(flags)
   return math.floor(flags / REVIVED) % 2 == 1
@@ -48,8 +21,7 @@ local function unpack_task(bytes)
   if #bytes < TASK_HEADER_SIZE then return broken_task() end
   local task = {}
   local name_length
-  task.version, task.location, task.flags, task.attempt, task.losses, task.generation, task.submission, task.due,
-    task.entry_ms, task.entry_seq, name_length = struct.unpack(TASK_HEADER, bytes)
+  $TASK_HEADER(task.*, name_length = name_length) = struct.unpack(TASK_HEADER, bytes)
   local sound = task.entry_ms >= 0 and task.entry_ms < MOST and task.due > -MOST and task.due < MOST
   if not sound or TASK_HEADER_SIZE + name_length > #bytes then return broken_task() end
   task.name = string.sub(bytes, TASK_HEADER_SIZE + 1, TASK_HEADER_SIZE + name_length)
@@ -60,13 +32,12 @@ end
 -- A record of another release keeps its version. All versions share this header, so that any
 -- release can move any record.
 local function pack_task(task)
-  return struct.pack(TASK_HEADER, task.version or 1, task.location, task.flags, task.attempt, task.losses, task.generation,
-    task.submission, task.due, task.entry_ms, task.entry_seq, #task.name) .. task.name .. task.call
+  return struct.pack($TASK_HEADER{task.*}) .. task.name .. task.call
 end
 
 -- The losses of a task record, and its stream entry.
 local function losses_and_entry(bytes)
-  local _, _, _, _, losses, _, _, _, entry_ms, entry_seq = struct.unpack(TASK_HEADER, bytes)
+  local $TASK_HEADER(losses, entry_ms, entry_seq) = struct.unpack(TASK_HEADER, bytes)
   return losses, entry_ms, entry_seq
 end
 
@@ -87,7 +58,7 @@ end
 -- A location that only a newer release knows: the workers of that release handle the task, and no
 -- script here changes its record.
 local function is_unknown_location(task)
-  return task.location > HELD
+  return task.location > LAST_LOCATION
 end
 
 -- The id of a stream entry. Entries of one batch often have the same milliseconds, and the server
@@ -109,15 +80,6 @@ local function set_entry(record, id)
   record.entry_ms, record.entry_seq = tonumber(ms), tonumber(seq)
 end
 
-local RUN = '<dddI4BHc0Hc0'
--- Its two halves: until the flags, and from the flags on.
-local RUN_START, RUN_END, RUN_FLAGS_AT = '<dddI4', '<BHc0H', 29
--- Epoch and start of a run end here. A finished record has them in the same order.
-local RUN_STARTED_END = 16
-
--- The positions of the lengths of the worker id and of the limits, counted from 1.
-local RUN_WORKER_AT = 30
-
 -- Nil for bytes that are not a run record: then the task has no run that counts
 -- (docs/design/damaged-data.md).
 local function unpack_run(bytes)
@@ -126,8 +88,7 @@ local function unpack_run(bytes)
   local limits_at = RUN_WORKER_AT + 2 + struct.unpack('<H', bytes, RUN_WORKER_AT)
   if limits_at + 1 > size or limits_at + 1 + struct.unpack('<H', bytes, limits_at) ~= size then return nil end
   local run = {}
-  run.epoch, run.started, run.entry_ms, run.entry_seq, run.flags, run.worker, run.limits =
-    struct.unpack(RUN, bytes)
+  $RUN(run.*) = struct.unpack(RUN, bytes)
   local is_sound = run.epoch > 0 and run.epoch < MOST and run.started > -MOST and run.started < MOST and run.entry_ms >= 0
     and run.entry_ms < MOST
   return is_sound and run or nil
@@ -140,8 +101,7 @@ local function note_damaged_run()
 end
 
 local function pack_run(run)
-  return struct.pack(RUN, run.epoch, run.started, run.entry_ms, run.entry_seq, run.flags, #run.worker,
-    run.worker, #run.limits, run.limits)
+  return struct.pack($RUN{run.*})
 end
 
 local function has_flag(run, flag)
@@ -170,22 +130,12 @@ local function is_at(task, stream, id)
   return (task.location == IN_STREAM or task.location == IN_FRONT) and stream_of_task(task) == stream and entry_id(task) == id
 end
 
--- The states of finished records (model/states.py).
-local COMPLETED_STATE, FAILED_STATE, CANCELLED_STATE = 3, 4, 5
-
--- After the header: the task record, the size of the progress (4 bytes), the progress, and a tail
--- that only Python reads.
-local FINISHED_HEADER = '<BBdddI4'
-local FINISHED_HEADER_SIZE = 30
--- Where fields are in there, counted from 1.
-local FINISHED_STATE_AT, FINISHED_EPOCH_AT, FINISHED_TASK_SIZE_AT = 2, 3, 27
-
 -- The size of a progress that is empty.
 local NO_PROGRESS = '\0\0\0\0'
 
 local function pack_finished(state, epoch, started, completed, task_bytes, progress, tail)
   local size = progress == '' and NO_PROGRESS or struct.pack('<I4', #progress)
-  return struct.pack(FINISHED_HEADER, 1, state, epoch, started, completed, #task_bytes) .. task_bytes .. size .. progress .. tail
+  return struct.pack($FINISHED_HEADER{*, version = 1, task_size = #task_bytes}) .. task_bytes .. size .. progress .. tail
 end
 
 -- The task record inside a finished record.
@@ -200,6 +150,6 @@ local FINISHED_PEEK = FINISHED_HEADER_SIZE + TASK_HEADER_SIZE - 1
 
 local function finished_generation(bytes)
   if #bytes <= FINISHED_PEEK then return 0 end
-  local _, _, _, _, _, generation = struct.unpack(TASK_HEADER, bytes, FINISHED_HEADER_SIZE + 1)
+  local $TASK_HEADER(generation) = struct.unpack(TASK_HEADER, bytes, FINISHED_HEADER_SIZE + 1)
   return generation
 end

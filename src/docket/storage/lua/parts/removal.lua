@@ -1,5 +1,5 @@
 -- Removes a task from its location, and ends its run.
--- uses: keys, records, suspects, unknown_functions, placement, limit_slots, holds
+-- uses: locations, keys, records, suspects, placement, limit_slots
 
 -- Whether the id is the lease of a run that was claimed by key, outside of a worker.
 local function is_manual(worker)
@@ -41,15 +41,8 @@ local function remove_from_location(key, task)
   if run then
     end_run(key, run, true)
     call('HDEL', PROGRESS, key)
-  elseif task.location == SCHEDULED then
-    call('ZREM', SCHEDULE, key)
-  elseif task.location == UNKNOWN_FUNCTION then
-    leave_unknown(key, task)
-  elseif task.location == HELD then
-    --- parts
-    leave_held(key, task)
-  elseif task.location ~= WAITING_FOR_SLOT then
-    drop_entries(stream_of_task(task), {entry_id(task)})
+  else
+    leave_location(key, task)
   end
   if losses_of(task) >= SUSPECT_AFTER then
     --- parts

@@ -1,31 +1,10 @@
 -- Counts endings per function and minute (docs/design/statistics.md). ledger/statistics.py has the
 -- same numbers; a test compares the two.
--- uses: keys, records, history
-
--- Ending kinds (model/states.py). Scripts count these themselves; all others come from
--- workers.
-local CANCELLED_KIND, BURIED_KIND, UNKNOWN_FUNCTION_KIND, LOST_KIND = 5, 8, 10, 12
-local SUCCEEDED_KIND = 1
-
--- A cell is kind * KIND_CELL + bucket of the run time * RUN_CELL + bucket of the waiting time.
-local KIND_CELL, RUN_CELL, NO_TIME = 4096, 64, 63
-local NO_TIMES = 4095
--- A cell of a kind from here on is not one of a success.
--- Without its kind, a cell from NO_RUN_TIME on has no run time.
-local NOT_SUCCEEDED, NO_RUN_TIME = 8192, 4032
+-- uses: keys, history
 
 -- The keys of a row.
 local MOST_SECONDS = 1e12
-local RUN_SECONDS, KINDS, WAITING_TIMES, SUCCEEDED_RUNS, OTHER_RUNS = 2, 16, 64, 128, 192
--- The entries of the history that the function has in this minute.
-local SAMPLES, FAILURES = 3, 4
-local LAST_KIND = 31
 
--- At most so many functions have rows: of those that a live worker knows, and of all others. Names
--- that have not been counted for so many minutes make room.
-local MOST_COUNTED, MOST_UNKNOWN_COUNTED, FORGOTTEN_MINUTES = 256, 64, 43200
-local LONGEST_NAME = 256
-local MINUTE_MS, HOUR_MINUTES = 60000, 60
 -- How long a minute lives before and after it is folded, and how long an hour lives.
 local OPEN_MS, FOLDED_MS, HOUR_MS = 2678400000, 10800000, 2592000000
 -- If there are more open minutes, the script that opens another one folds the oldest.
@@ -34,20 +13,16 @@ local MOST_OPEN = 120
 -- How many entries of the history a function may have in a minute: so many at once, and one more
 -- for each of these times.
 local FAILURES_AT_ONCE, FAILURE_EVERY_MS, SAMPLES_AT_ONCE, SAMPLE_EVERY_MS = 20, 2000, 5, 6000
-local MARK, OTHERS, FUNCTION_FIELD = 'm', 'o', 'f'
 local IS_OPEN, IS_FOLDED = '0', '1'
-
--- Position of the size of the function's name in a task record, counted from 1.
-local NAME_SIZE_AT = 37
 
 -- The function's name in a task record. Bytes that are not a record may give any name.
 local function name_in(task_bytes)
-  local low, high = string.byte(task_bytes, NAME_SIZE_AT, NAME_SIZE_AT + 1)
+  local low, high = string.byte(task_bytes, TASK_NAME_LENGTH_AT, TASK_NAME_LENGTH_AT + 1)
   return string.sub(task_bytes, TASK_HEADER_SIZE + 1, TASK_HEADER_SIZE + (low or 0) + 256 * (high or 0))
 end
 
 local function function_field(name)
-  return #name <= LONGEST_NAME and FUNCTION_FIELD .. name or OTHERS
+  return #name <= LONGEST_COUNTED_NAME and FUNCTION_FIELD .. name or OTHERS
 end
 
 -- Bytes that are not a row count as an empty one: a script that ends runs must not fail because of

@@ -2,8 +2,6 @@
 -- docs/design/key-layout.md describes the fields).
 -- uses: keys, fleet
 
-local SUSPECT_AFTER = 2
-
 -- The size of a group when it was formed, and the number of its present members.
 local function group_numbers(group)
   local size, live = string.match(call('HGET', SUSPECTS, 'g' .. group) or '', '^(%d+) (%d+)$')

@@ -1,5 +1,5 @@
 -- Tasks that wait for a worker that knows their function (docs/design/state-machine.md).
--- uses: keys, records, proofs
+-- uses: keys, proofs
 
 -- The tasks wait in the order of their claims.
 local function to_unknown(key, task, epoch, now)
@@ -13,11 +13,6 @@ local function forget_if_none_wait(name)
   if call('EXISTS', UNKNOWN_TASKS .. segment(name)) == 1 then return true end
   call('HDEL', UNKNOWN_SINCE, name)
   return false
-end
-
-local function leave_unknown(key, task)
-  call('ZREM', UNKNOWN_TASKS .. segment(task.name), key)
-  forget_if_none_wait(task.name)
 end
 
 -- Whether a live worker other than `worker` knows the function.
