@@ -11,7 +11,7 @@ from docket.ledger import Delivery, Ledger, Settlement, SettleResult, requeue, r
 from docket.ledger.endings import Ending
 from docket.ledger.statistics import OTHERS, Row, cell_of, cell_without_times
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
-from docket.model.states import KIND_NUMBERS, EndingKind, ExecutionState
+from docket.model.states import KIND_NUMBERS, EndingKind, ExecutionState, Measures
 from docket.storage.schema import statistics as counts
 
 from .ledger_client import LedgerClient, completed, ended, new_task
@@ -24,7 +24,7 @@ NOON = 1_800_000 * 1_000_000 // HOUR * HOUR
 def counted(
     settlement: Settlement, kind: EndingKind = EndingKind.SUCCEEDED, seconds: float = 0.02, waited_ms: float = 3.0
 ) -> Settlement:
-    settlement.cell, settlement.measures = cell_of(KIND_NUMBERS[kind], seconds, waited_ms), (seconds,)
+    settlement.cell, settlement.measures = cell_of(KIND_NUMBERS[kind], seconds, waited_ms), Measures(seconds)
     return settlement
 
 
@@ -60,7 +60,7 @@ async def test_an_accepted_settlement_is_counted_with_its_times(ledger_client: L
     now_ms = (await ledger.queries.census()).server_ms
     row = (await totals(ledger, int(now_ms // MINUTE) - 1, int(now_ms // MINUTE)))["f"]
     assert row.endings == {EndingKind.SUCCEEDED: 2, EndingKind.FAILED: 1}
-    assert row.run_seconds == pytest.approx(7.54)
+    assert row.measures.run_seconds == pytest.approx(7.54)
     assert Histogram(row.succeeded).count == 2
     assert Histogram(row.others).count == 1
     assert BOUNDS[next(iter(row.others)) - 1] <= 7.5 < BOUNDS[next(iter(row.others))]

@@ -55,7 +55,7 @@ KINDS = {
     ),
     "statistics row": (
         "keys, records, statistics",
-        "count_cells({send_mail = {[SUCCEEDED_KIND * KIND_CELL + 5 * RUN_CELL + 6] = 2, [0] = 1.5}}, 1750000001000)\n"
+        "count_cells({send_mail = {[SUCCEEDED_KIND * KIND_CELL + 5 * RUN_CELL + 6] = 2, [-1] = 1.5}}, 1750000001000)\n"
         "local row, text = read_row(call('HGET', STATS_MINUTE .. '29166666', 'fsend_mail')), {}\n"
         "for at, number in pairs(row) do text[#text + 1] = at .. '=' .. number end\n"
         "table.sort(text)\nreturn table.concat(text, ' ')",

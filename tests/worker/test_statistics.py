@@ -23,7 +23,10 @@ from docket import (
     Worker,
     sync,
 )
+from docket.ledger import Settlement
+from docket.model.states import NO_MEASURES
 from docket.testing import Clock
+from docket.worker.running.settlement_writer import SettlementWriter
 from tests.running import run_everything, running, worker_for
 from tests.waiting import eventually, reaches, within
 
@@ -31,6 +34,22 @@ from tests.waiting import eventually, reaches, within
 async def counts(docket: Docket, function: Any = None) -> dict[str, dict[str, int]]:
     stats = await docket.stats(function)
     return {one.function: {kind.value: number for kind, number in one.endings.items()} for one in stats.functions}
+
+
+async def test_the_settlement_of_a_run_has_all_measures(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def plain() -> None: ...
+
+    settled: list[Settlement] = []
+    submit = SettlementWriter.submit
+
+    def note(self: SettlementWriter, settlement: Settlement, on_answer: Any) -> None:
+        settled.append(settlement)
+        submit(self, settlement, on_answer)
+
+    monkeypatch.setattr(SettlementWriter, "submit", note)
+    await docket.add(plain)()
+    await run_everything(docket)
+    assert [len(settlement.measures) for settlement in settled] == [len(NO_MEASURES)]
 
 
 async def test_runs_that_succeed_and_fail(docket: Docket) -> None:

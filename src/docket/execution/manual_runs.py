@@ -17,7 +17,7 @@ from docket.ledger.letters import DeathCause, LetterNote, RunNote
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.ledger.statistics import cell_of
 from docket.model.retention import Keep
-from docket.model.states import KIND_NUMBERS, EndingKind, ExecutionState
+from docket.model.states import KIND_NUMBERS, EndingKind, ExecutionState, Measures
 
 if TYPE_CHECKING:
     from .execution import Execution, NextRun
@@ -130,7 +130,7 @@ def _count(execution: Execution[Any], state: ExecutionState, now: datetime, sett
     started = execution.started_at or now
     seconds = max((now - started).total_seconds(), 0.0)
     waited_ms = (started - execution.when).total_seconds() * 1000
-    settlement.cell, settlement.measures = cell_of(_KINDS[state], seconds, waited_ms), (seconds,)
+    settlement.cell, settlement.measures = cell_of(_KINDS[state], seconds, waited_ms), Measures(seconds)
 
 
 def _ending(

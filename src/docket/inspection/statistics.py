@@ -178,7 +178,7 @@ def function_stats(name: str, row: Row) -> FunctionStats:
     """The counts of a row, or of the sum of several."""
     succeeded = Histogram(row.succeeded)
     run_time = succeeded + Histogram(row.others)
-    seconds = timedelta(seconds=row.run_seconds)
+    seconds = timedelta(seconds=row.measures.run_seconds)
     return FunctionStats(name, row.endings, Histogram(row.waits), run_time, succeeded, seconds)
 
 

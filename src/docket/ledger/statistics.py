@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from docket.codec.packing import unpack_row
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
-from docket.model.states import KINDS_BY_NUMBER, EndingKind
+from docket.model.states import KINDS_BY_NUMBER, MEASURE_KEYS, NO_MEASURES, EndingKind, Measures
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.schema.statistics import (
     FUNCTION_FIELD,
@@ -21,7 +21,6 @@ from docket.storage.schema.statistics import (
     MINUTE_MS,
     NO_TIMES,
     OTHER_RUNS,
-    RUN_SECONDS,
     SUCCEEDED_RUNS,
     WAITING_TIMES,
 )
@@ -45,13 +44,18 @@ class Row:
     waits: dict[int, int] = field(default_factory=dict[int, int])
     succeeded: dict[int, int] = field(default_factory=dict[int, int])
     others: dict[int, int] = field(default_factory=dict[int, int])
-    run_seconds: float = 0.0
+    # In the order of `Measures`.
+    sums: list[float] = field(default_factory=lambda: list(NO_MEASURES))
+
+    @property
+    def measures(self) -> Measures:
+        return Measures(*self.sums)
 
     def add(self, stored: Mapping[int, float]) -> None:
         """Adds a stored row. Numbers that this release does not know are left out."""
         for at, number in stored.items():
-            if at == RUN_SECONDS:
-                self.run_seconds += number
+            if at in MEASURE_KEYS:
+                self.sums[MEASURE_KEYS.index(at)] += number
             elif (kind := KINDS_BY_NUMBER.get(at - KINDS)) is not None:
                 self.endings[kind] = self.endings.get(kind, 0) + int(number)
             else:
@@ -66,7 +70,7 @@ class Row:
 
     def merge(self, other: Row) -> None:
         """Adds another row."""
-        self.run_seconds += other.run_seconds
+        self.sums = [mine + more for mine, more in zip(self.sums, other.sums, strict=True)]
         for mine, more in (
             (self.waits, other.waits),
             (self.succeeded, other.succeeded),

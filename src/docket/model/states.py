@@ -4,6 +4,7 @@ count them (docs/design/statistics.md)."""
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 
 class ExecutionState(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its bare value
@@ -62,10 +63,16 @@ class EndingKind(str, enum.Enum):  # noqa: UP042 - a StrEnum would show as its b
     __hash__ = str.__hash__
 
 
-# What statistics add up over all runs, besides the counts: the name of each number. A settlement
-# carries them in this order.
-MEASURES = ("run_seconds",)
-NO_MEASURES = (0.0,) * len(MEASURES)
+class Measures(NamedTuple):
+    """The numbers that statistics add up over all runs, besides the counts. A settlement carries
+    them in this order. At most twelve; the first is also in the history."""
+
+    run_seconds: float = 0.0
+
+
+NO_MEASURES = Measures()
+# The key of each sum in a stored row.
+MEASURE_KEYS = (2, *range(5, 16))[: len(NO_MEASURES)]
 
 # The ways in which something went wrong by itself. A cancelled run did not.
 FAILURE_KINDS = frozenset(

@@ -1,11 +1,11 @@
 -- Settles a batch of runs. The epoch and the worker id fence each of them.
 -- ARGV[2]: msgpack {ttl ms of a completed or cancelled task, worker that offers a slot or false, ms
 --   for which the offer is valid, list of items, worker that claimed these runs, or false for any,
---   the secret of the offer, list with the cell of each item (0: not counted), list with the run
---   time of each item in seconds, how long letters are kept in ms, list of completed runs}. An item
+--   the secret of the offer, list with the cell of each item (0: not counted), list with the
+--   measures of each item, how long letters are kept in ms, list of completed runs}. An item
 --   is {key, epoch, kind, …}; parts/settlements.lua names all fields. Most runs complete, without
 --   progress and with a small result, so these come without the fields that they share: key, epoch,
---   tail, cell and seconds of the first, of the second, and so on. No two of these have the same
+--   tail, cell and measures of the first, of the second, and so on. No two of these have the same
 --   key.
 -- Kinds:
 --   0 finish: state, ttl ms or false for the usual one, tail, event or false (the script writes the
@@ -30,7 +30,7 @@ local DONE, CANCELLED = 1, 3
 local $Settle(*) = unpack(cmsgpack.unpack(ARGV[2]))
 local now = server_ms()
 permit_when_full()
-local COMPLETED_FIELDS = $#CompletedRun
+local COMPLETED_FIELDS = $#CompletedRun + MEASURE_COUNT
 local keys, count = {}, 0
 for i = 1, #completed, COMPLETED_FIELDS do
   count = count + 1
@@ -311,7 +311,8 @@ do
   local counts, is_counted = {}, false
   -- Endings for the history: the first of each function, and all that may be failures.
   local finished = task_ttl > 0 and {} or nil
-  local function count_run(i, cell, ran_for, item)
+  -- The measures of the run are in `values`, behind `before`.
+  local function count_run(i, cell, values, before, item)
     local result = answer[i] or DONE
     if result == CANCELLED then cell = CANCELLED_KIND * KIND_CELL + (cell > 0 and cell % KIND_CELL or NO_TIMES) end
     if cell > 0 and (result == DONE or result == CANCELLED) then
@@ -319,33 +320,35 @@ do
       local counted = counts[name]
       local has_others = cell >= NOT_SUCCEEDED
       if finished and (has_others or not counted) then
-        local seconds_or_none = cell % KIND_CELL < NO_RUN_TIME and ran_for or -1
+        local seconds_or_none = cell % KIND_CELL < NO_RUN_TIME and values[before + 1] or -1
         finished[name] = add_finished(finished[name],
           {{math.floor(cell / KIND_CELL), keys[i], tasks[i], runs[i], seconds_or_none, item or false, keep_ms or 0}, has_others = has_others})
       end
       if not counted then
-        counted, is_counted = {[0] = 0}, true
+        counted, is_counted = {}, true
         counts[name] = counted
       end
-      counted[cell], counted[0] = (counted[cell] or 0) + 1, counted[0] + ran_for
+      counted[cell] = (counted[cell] or 0) + 1
+      for m = 1, MEASURE_COUNT do counted[-m] = (counted[-m] or 0) + values[before + m] end
     end
   end
   -- The counts of the last function, and its name with its size as in a task record. Runs of one
   -- function often follow each other.
   local counted, last_name = nil, nil
   for c = 1, count do
-    local at = COMPLETED_FIELDS * c
-    local cell, ran_for, task_bytes = completed[at - 1], completed[at], tasks[c]
+    local at = COMPLETED_FIELDS * c - MEASURE_COUNT
+    local cell, task_bytes = completed[at], tasks[c]
     if counted and not answer[c] and cell > 0 and cell < NOT_SUCCEEDED and find(task_bytes, last_name, TASK_NAME_LENGTH_AT, true) == TASK_NAME_LENGTH_AT then
-      counted[cell], counted[0] = (counted[cell] or 0) + 1, counted[0] + ran_for
+      counted[cell] = (counted[cell] or 0) + 1
+      for m = 1, MEASURE_COUNT do counted[-m] = counted[-m] + completed[at + m] end
     else
-      count_run(c, cell, ran_for)
+      count_run(c, cell, completed, at)
       local name = task_bytes and name_in(task_bytes)
       counted = name and counts[name]
       last_name = counted and sub(task_bytes, TASK_NAME_LENGTH_AT, TASK_NAME_LENGTH_AT + 1 + #name)
     end
   end
-  for at, cell in ipairs(cells) do count_run(count + at, cell, seconds[at], items[at]) end
+  for at, cell in ipairs(cells) do count_run(count + at, cell, measures, (at - 1) * MEASURE_COUNT, items[at]) end
   if is_counted then count_cells(counts, now, finished) end
 end
 

@@ -52,6 +52,8 @@ def _definitions(name: str, value: object) -> dict[str, str]:
         case frozenset():
             members = sorted(cast("frozenset[int]", value))
             return {name: f"{{{', '.join(f'[{member}] = true' for member in members)}}}"}
+        case tuple():
+            return {name: f"{{{', '.join(map(str, cast('tuple[object, ...]', value)))}}}"}
         case _:
             return {}
 

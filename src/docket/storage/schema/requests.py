@@ -57,9 +57,9 @@ class Settle(NamedTuple):
     claimed_by: bytes | bool
     # The secret of the offer.
     secret: bytes
-    # The cell of each item (0: not counted), and the run time of each in seconds.
+    # The cell of each item (0: not counted), and the measures of each, of one after the other.
     cells: Sequence[int]
-    seconds: Sequence[float]
+    measures: Sequence[float]
     # How long letters are kept.
     keep_ms: int
     # The fields of each `CompletedRun`, of one after the other.

@@ -103,11 +103,10 @@ class UnknownItem(NamedTuple):
 
 class CompletedRun(NamedTuple):
     """A finish of a run that completed, without progress and with a small result. Most runs end so:
-    the script adds the other fields of a finish itself."""
+    the script adds the other fields of a finish itself. The measures of the run follow."""
 
     key: bytes
     epoch: int
     tail: bytes
     # 0: not counted.
     cell: int
-    seconds: float

@@ -25,9 +25,10 @@ NOT_SUCCEEDED = (SUCCEEDED_KIND + 1) * KIND_CELL
 # Without its kind, a cell from here on has no run time.
 NO_RUN_TIME = NO_TIME * RUN_CELL
 
-# The keys of a row: measures, the entries of the history that the function has in this minute, and
-# where the counts of kinds and times begin.
-RUN_SECONDS = 2
+# The keys of a row: the sums of the measures, the entries of the history that the function has in
+# this minute, and where the counts of kinds and times begin.
+MEASURE_KEYS = states.MEASURE_KEYS
+MEASURE_COUNT = len(MEASURE_KEYS)
 SAMPLES = 3
 FAILURES = 4
 KINDS = 16

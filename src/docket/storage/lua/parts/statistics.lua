@@ -3,7 +3,7 @@
 -- uses: keys, history
 
 -- The keys of a row.
-local MOST_SECONDS = 1e12
+local MOST_MEASURED = 1e12
 
 -- How long a minute lives before and after it is folded, and how long an hour lives.
 local OPEN_MS, FOLDED_MS, HOUR_MS = 2678400000, 10800000, 2592000000
@@ -178,8 +178,8 @@ local function count_ending(key, task_bytes, kind, now, run, ttl, event, keep_ms
   count_safely(count_rows, {[field] = {[KINDS + kind] = 1}}, now, finished)
 end
 
--- Counts cells: function → {cell → number, 0 → total run time in seconds}. `finished`: function →
--- endings for the history.
+-- Counts cells: function → {cell → number, -1 → sum of the first measure, -2 → of the second, …}.
+-- `finished`: function → endings for the history.
 local function count_cells(cells_of, now, finished)
   local rows, floor = {}, math.floor
   local finished_of = finished and {}
@@ -189,8 +189,9 @@ local function count_cells(cells_of, now, finished)
     local row = rows[field] or {}
     rows[field] = row
     for cell, number in pairs(cells) do
-      if cell == 0 then
-        if number > 0 and number < MOST_SECONDS then row[RUN_SECONDS] = (row[RUN_SECONDS] or 0) + number end
+      if cell < 0 then
+        local at = MEASURE_KEYS[-cell]
+        if number > 0 and number < MOST_MEASURED then row[at] = (row[at] or 0) + number end
       else
         local kind, run, wait = floor(cell / KIND_CELL), floor(cell / RUN_CELL) % RUN_CELL, cell % RUN_CELL
         row[KINDS + kind] = (row[KINDS + kind] or 0) + number
