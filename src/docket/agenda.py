@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, overload
 
 from docket.dependencies import argument_check
+from docket.docket import Docket
 
 if TYPE_CHECKING:
-    from docket.docket import Docket
     from docket.execution import Execution, TaskCall, TaskFunction
 
 P = ParamSpec("P")

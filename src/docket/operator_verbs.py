@@ -7,11 +7,12 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docket.dead import DeadLetters
 from docket.errors import EmptyFilter
 from docket.execution import ExecutionState, TaskFunction
+from docket.execution.context import DocketContext
 from docket.inspection.audit import AuditPage, read_audit
 from docket.inspection.filters import GROUPS, Place, TaskFilter
 from docket.inspection.functions import following_run
@@ -32,9 +33,6 @@ from docket.registry import name_of
 from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
 from docket.strikelist.instructions import PauseRule
 from docket.strikelist.pauses import Pause
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 ANY = "*"
 
@@ -63,7 +61,7 @@ class OperatorVerbs(ABC):
 
     @property
     @abstractmethod
-    def _docket(self) -> Docket:
+    def _docket(self) -> DocketContext:
         """The docket that has these verbs."""
 
     # Strikes

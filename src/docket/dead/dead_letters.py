@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from docket.errors import LetterNotFound
+from docket.execution.context import DocketContext
 from docket.instrumentation.tracing import request_span
 from docket.ledger.audit import in_words
 from docket.ledger.letters import (
@@ -24,9 +25,6 @@ from .overview import Kind, Overview, as_kind, as_overview
 from .pages import MOST_LETTERS, LetterPage, as_page, find_rows, read_cursor
 from .reports import Report
 
-if TYPE_CHECKING:
-    from docket.docket import Docket
-
 _FIRST_PAGE = 50
 
 
@@ -37,7 +35,7 @@ class DeadLetters:
     TypeError or ValueError, and nothing is changed.
     """
 
-    def __init__(self, docket: Docket) -> None:
+    def __init__(self, docket: DocketContext) -> None:
         self._docket = docket
 
     # Looking

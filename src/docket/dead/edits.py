@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docket.dependencies import argument_check, logged_fingerprints, plan_for
 from docket.errors import LetterChanged, LetterNotFound, PayloadTooLarge, TaskNotRegistered, Undecodable
+from docket.execution.context import DocketContext
 from docket.ledger.letters import Edited, LetterRow, fingerprint_lines
 from docket.ledger.payloads import LARGEST_CALL, call_payload
 from docket.storage.letters import LetterRecord, read_letter
 
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
-
-async def edit(docket: Docket, row: LetterRow, changes: dict[str, Any]) -> None:
+async def edit(docket: DocketContext, row: LetterRow, changes: dict[str, Any]) -> None:
     """Opens the call, binds the new arguments to the signature, and seals the call again."""
     record = read_letter(row.data)
     function = docket.tasks.get(record.task.function_name)
@@ -46,7 +44,7 @@ async def edit(docket: Docket, row: LetterRow, changes: dict[str, Any]) -> None:
 
 
 async def _opened(
-    docket: Docket, record: LetterRecord, function: Any
+    docket: DocketContext, record: LetterRecord, function: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, str]]:
     await docket.ledger.payloads.complete(record.task)
     return docket.payloads.open_call(record.key, record.task.function_name, function, record.task.call)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from docket.codec.payloads import shown_arguments
 from docket.errors import Undecodable
+from docket.execution.context import DocketContext
 from docket.inspection.executions import StoredExecution
 from docket.inspection.results import traceback_in_letter
 from docket.ledger.endings import cut
 from docket.ledger.letters import DeathCause, LetterRow, RunNote, read_run_note
 from docket.model.times import from_ms
 from docket.storage.letters import read_letter
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 LetterReason = Literal["failed", "buried", "undecodable", "refused", "not run", "unknown"]
 """Why a task became a dead letter."""
@@ -80,7 +78,7 @@ class Letter:
         return {name: value.isoformat() if value and name in times else value for name, value in found.items()}
 
 
-def read_letter_row(docket: Docket, row: LetterRow) -> Letter:
+def read_letter_row(docket: DocketContext, row: LetterRow) -> Letter:
     """A letter that somebody has damaged is shown as undecodable."""
     try:
         record = read_letter(row.data)

@@ -6,16 +6,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from uncalled_for import Dependency
 
 from docket.codec import Payloads
 from docket.ledger import Ledger, ProgressChange, Unwritten
+from docket.storage.keys import Keys
+from docket.storage.server import Server
+
+from .task_call import TaskFunction
 
 if TYPE_CHECKING:
     from docket.storage.subscriptions import Subscriptions
+    from docket.strikelist import StrikeList
+    from docket.strikelist.pauses import Pause, PauseStore
 
     from .execution import Execution
     from .manual_runs import ManualRuns
@@ -24,10 +30,21 @@ if TYPE_CHECKING:
 
 
 class DocketContext(Protocol):
-    """The part of the docket that executions use."""
+    """The part of the docket that executions, and the readers of its tasks, use."""
 
     name: str
     payloads: Payloads
+    max_payload: int
+    execution_ttl: timedelta
+    server: Server
+    keys: Keys
+    strike_list: StrikeList
+
+    @property
+    def tasks(self) -> dict[str, TaskFunction]: ...
+
+    @property
+    def pause_store(self) -> PauseStore: ...
 
     @property
     def ledger(self) -> Ledger: ...
@@ -43,6 +60,10 @@ class DocketContext(Protocol):
 
     @property
     def results_collection(self) -> str: ...
+
+    async def wait_for_strikes_loaded(self) -> None: ...
+
+    async def pauses(self) -> list[Pause]: ...
 
     def now(self) -> datetime: ...
 

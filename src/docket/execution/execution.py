@@ -32,6 +32,7 @@ from docket.storage.schema.locations import SCHEDULED
 from docket.storage.schema.records import APART, RECORD_VERSION
 
 from .arguments import functions_with_logged, show_arguments_of, show_call
+from .context import DocketContext
 from .functions import unregistered_function
 from .manual_runs import end_manual_run
 from .progress import ExecutionProgress, ProgressEvent, read_progress
@@ -128,7 +129,7 @@ class Execution(Generic[Result_co]):
 
     def __init__(
         self,
-        docket: Docket,
+        docket: DocketContext,
         function: TaskFunction,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -390,7 +391,7 @@ class Execution(Generic[Result_co]):
 
 
 def new_execution(
-    docket: Docket,
+    docket: DocketContext,
     function: TaskFunction,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -404,7 +405,7 @@ def new_execution(
     return Execution(docket, function, args, kwargs, key, when, 1, trace_context, False, function_name)
 
 
-def from_record(docket: Docket, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:
+def from_record(docket: DocketContext, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:
     """The execution of a task record. Raises Undecodable if its arguments cannot be read."""
     if task.version != RECORD_VERSION:
         raise UnknownVersion(f"task record of version {task.version}; this release reads version {RECORD_VERSION}")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from docket.execution.context import DocketContext
 from docket.ledger.audit import AuditRow
 from docket.model.times import from_ms
 
 from .filters import is_entry_id
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 # A page whose filter matches few entries ends after this many.
 _MOST_READ = 2_000
@@ -49,7 +46,12 @@ class AuditPage:
 
 
 async def read_audit(
-    docket: Docket, *, cursor: str | None = None, size: int = 50, who: str | None = None, action: str | None = None
+    docket: DocketContext,
+    *,
+    cursor: str | None = None,
+    size: int = 50,
+    who: str | None = None,
+    action: str | None = None,
 ) -> AuditPage:
     """A page of the changes, of all or of one person or action. Raises ValueError for a cursor that
     is not one."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from docket.execution.context import DocketContext
 from docket.ledger.queries import CensusRow
 from docket.ledger.statistics import Row
 from docket.model.times import from_ms
 
 from .statistics import FAILURES
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 # The number of censuses whose rates are kept: five minutes, if one is taken every second.
 REMEMBERED = 300
@@ -84,7 +81,7 @@ class CensusTaker:
     oldest first.
     """
 
-    def __init__(self, docket: Docket) -> None:
+    def __init__(self, docket: DocketContext) -> None:
         self._docket = docket
         self._before: CensusRow | None = None
         self.recent: deque[Census] = deque(maxlen=REMEMBERED)
@@ -99,7 +96,7 @@ class CensusTaker:
         return census
 
 
-async def read_census(docket: Docket) -> Census:
+async def read_census(docket: DocketContext) -> Census:
     """The present counts, without rates."""
     return _census(await docket.ledger.queries.census(), None)
 

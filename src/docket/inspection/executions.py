@@ -3,18 +3,16 @@ decoded before somebody asks for its arguments."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docket.codec.payloads import shown_arguments
 from docket.errors import Undecodable
 from docket.execution import Execution
+from docket.execution.context import DocketContext
 from docket.execution.execution import from_record
 from docket.execution.functions import unregistered_function
 from docket.model.times import from_ms
 from docket.storage.records import TaskRecord
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 # The attributes that come from the payload.
 _DECODED = ("_args", "_kwargs", "trace_context")
@@ -27,7 +25,7 @@ class StoredExecution(Execution):
     arguments cannot be decoded, the execution has none, and `schedule_exception` is the error.
     """
 
-    def __init__(self, docket: Docket, key: str, task: TaskRecord, problem: Undecodable | None = None) -> None:
+    def __init__(self, docket: DocketContext, key: str, task: TaskRecord, problem: Undecodable | None = None) -> None:
         name = task.function_name
         function = docket.tasks.get(name) or unregistered_function(name)
         super().__init__(docket, function, (), {}, key, from_ms(task.due_ms), function_name=name)
@@ -85,12 +83,12 @@ class StoredExecution(Execution):
     schedule_exception: Any = property(_get_problem, _set_problem)
 
 
-def read_execution(docket: Docket, key: str, task: TaskRecord) -> Execution:
+def read_execution(docket: DocketContext, key: str, task: TaskRecord) -> Execution:
     """The execution of a task record."""
     return StoredExecution(docket, key, task)
 
 
-async def find_execution(docket: Docket, key: str) -> Execution[Any] | None:
+async def find_execution(docket: DocketContext, key: str) -> Execution[Any] | None:
     """The task of that key, finished or not, or None."""
     status = await docket.ledger.tasks.get(key)
     if status.task is None and status.finished is None:

@@ -6,19 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from docket.dependencies.cron import Cron
+from docket.execution.context import DocketContext
 from docket.ledger.statistics import OTHERS, Row
 from docket.model.times import duration_ms, to_ms
 from docket.storage.schema.statistics import MINUTE_MS
 
 from .census import read_census
 from .statistics import FunctionStats, function_stats
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 DEFAULT_LENGTH = timedelta(hours=1)
 # If there are more unfinished tasks than the first number, a random sample is read, of the size of
@@ -91,19 +89,19 @@ class FunctionView:
         return self.stats.failures / self.stats.ended if self.stats.ended else None
 
 
-async def read_functions(docket: Docket, *, length: timedelta = DEFAULT_LENGTH) -> tuple[FunctionView, ...]:
+async def read_functions(docket: DocketContext, *, length: timedelta = DEFAULT_LENGTH) -> tuple[FunctionView, ...]:
     """All functions that a live worker knows, or that have statistics in the last `length` (at most
     three hours), by name."""
     return await _read(docket, length, None)
 
 
-async def read_function(docket: Docket, name: str, *, length: timedelta = DEFAULT_LENGTH) -> FunctionView | None:
+async def read_function(docket: DocketContext, name: str, *, length: timedelta = DEFAULT_LENGTH) -> FunctionView | None:
     """One function, or None if nobody has heard of it."""
     found = await _read(docket, length, name)
     return next((view for view in found if view.name == name), None)
 
 
-async def _read(docket: Docket, length: timedelta, function: str | None) -> tuple[FunctionView, ...]:
+async def _read(docket: DocketContext, length: timedelta, function: str | None) -> tuple[FunctionView, ...]:
     if not timedelta(minutes=1) <= length <= timedelta(hours=3):
         raise ValueError(f"length={length}: it must be from one minute to three hours")
     last = int(to_ms(docket.now()) // MINUTE_MS)
@@ -128,7 +126,7 @@ async def _read(docket: Docket, length: timedelta, function: str | None) -> tupl
     )
 
 
-async def _read_shares(docket: Docket) -> dict[str, TaskShare]:
+async def _read_shares(docket: DocketContext) -> dict[str, TaskShare]:
     """The unfinished tasks by function: all of them if they are few, else a random sample."""
     if (await read_census(docket)).unfinished <= _COUNTED:
         counts, scale = await docket.ledger.queries.count_by_function(), None

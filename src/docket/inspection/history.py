@@ -7,14 +7,11 @@ from collections.abc import Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
+from docket.execution.context import DocketContext
 from docket.ledger.history import FinishedRun
 from docket.model.states import FAILURE_KINDS, EndingKind
 from docket.model.times import FIRST, LAST, check_type, from_ms, to_ms
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 # How many runs are answered by default.
 LIMIT = 100
@@ -59,7 +56,7 @@ class _Filter:
 
 
 async def _filter(
-    docket: Docket,
+    docket: DocketContext,
     function: str | None,
     key: str | None,
     endings: Endings | None,
@@ -72,7 +69,7 @@ async def _filter(
 
 
 async def read_history(
-    docket: Docket,
+    docket: DocketContext,
     function: str | None,
     *,
     key: str | None,
@@ -100,7 +97,7 @@ async def read_history(
 
 
 async def read_history_page(
-    docket: Docket,
+    docket: DocketContext,
     function: str | None = None,
     *,
     key: str | None = None,
@@ -141,7 +138,7 @@ def _kinds(endings: Endings) -> frozenset[EndingKind]:
 
 
 async def _range(
-    docket: Docket, since: datetime | timedelta | None, until: datetime | None
+    docket: DocketContext, since: datetime | timedelta | None, until: datetime | None
 ) -> tuple[datetime, datetime]:
     check_type("since", since, (datetime, timedelta))
     check_type("until", until, (datetime,))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
+from docket.execution.context import DocketContext
 from docket.ledger.limits import LimitRow, WindowRow
 from docket.model.times import from_ms
 
@@ -14,9 +14,6 @@ from .filters import is_scan_cursor
 from .reasons import SlotHolder
 from .why import limit_names
 from .workers import RunningTask, read_running
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 _NAMED_HOLDERS = 20
 # Runs that are read to name the holders.
@@ -59,7 +56,7 @@ class LimitPage:
     total: int
 
 
-async def read_limits(docket: Docket, *, cursor: str | None = None, size: int = 100) -> LimitPage:
+async def read_limits(docket: DocketContext, *, cursor: str | None = None, size: int = 100) -> LimitPage:
     """A page of the limits in use. Raises ValueError for a cursor that is not one."""
     if not 1 <= size <= 500:
         raise ValueError(f"size={size}: it must be from 1 to 500")
@@ -158,7 +155,7 @@ class WindowPage:
     total: int
 
 
-async def read_windows(docket: Docket, *, cursor: str | None = None, size: int = 50) -> WindowPage:
+async def read_windows(docket: DocketContext, *, cursor: str | None = None, size: int = 50) -> WindowPage:
     """A page of the limits in effect. Raises ValueError for a cursor that is not one."""
     if not 1 <= size <= 500:
         raise ValueError(f"size={size}: it must be from 1 to 500")

@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docket._aio import cancel_and_wait
 from docket.errors import DocketError
+from docket.execution.context import DocketContext
 from docket.execution.events import read_event
 from docket.execution.progress import read_progress
 from docket.ledger.fleet import worker_name
@@ -27,16 +28,13 @@ from docket.storage.subscriptions import OnEvent, tap_events
 from .snapshot import WorkerInfo, arguments_in_words, list_tasks, read_workers
 from .statistics import Stats, read_statistics
 
-if TYPE_CHECKING:
-    from docket.docket import Docket
-
 # How long to wait for the subscription. Without it there are no events, but all else works.
 LISTEN_SECONDS = 5.0
 
 
 @asynccontextmanager
 async def tapped_events(
-    docket: Docket, on_event: OnEvent, on_refused: Callable[[str | None], None]
+    docket: DocketContext, on_event: OnEvent, on_refused: Callable[[str | None], None]
 ) -> AsyncGenerator[None]:
     """Calls `on_event` with the key and the message of every event within the context. Anybody may
     have published an event, so it is only shown. `on_refused` gets the reason if the server does
@@ -145,7 +143,7 @@ MOST_PROGRESS = 10_000
 class Observer:
     """Queries the docket at each refresh, and counts its events in between."""
 
-    def __init__(self, docket: Docket) -> None:
+    def __init__(self, docket: DocketContext) -> None:
         self._docket = docket
         self.state: LiveState = LiveState()
         self._progress: dict[str, tuple[int | None, int, str | None]] = {}

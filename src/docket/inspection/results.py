@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import pickletools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docket.codec.codecs import CODEC_IDS
 from docket.codec.envelopes import ENCRYPTED, HEADER_SIZE
 from docket.errors import DocketError, ResultExpired, Undecodable
+from docket.execution.context import DocketContext
 from docket.execution.stored_results import StoredEnding, fetch_ending
 from docket.ledger.endings import ERROR, VALUE
 from docket.model.states import ExecutionState
 from docket.storage.letters import LetterRecord
 from docket.storage.records import FinishedRecord
 from docket.storage.schema.records import SEALED_TRACEBACK
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 # Longer JSON is not shown, only its size.
 MOST_SHOWN = 64 * 1024
@@ -63,7 +61,7 @@ class ResultView:
     problem: str | None = None
 
 
-async def read_result(docket: Docket, key: str, record: FinishedRecord) -> ResultView | None:
+async def read_result(docket: DocketContext, key: str, record: FinishedRecord) -> ResultView | None:
     """The result of a completed task; None if it has none."""
     if record.state is not ExecutionState.COMPLETED:
         return None
@@ -76,7 +74,7 @@ async def read_result(docket: Docket, key: str, record: FinishedRecord) -> Resul
     return _view(docket, key, record, stored) if stored.kind == VALUE else None
 
 
-def _view(docket: Docket, key: str, record: FinishedRecord, stored: StoredEnding) -> ResultView:
+def _view(docket: DocketContext, key: str, record: FinishedRecord, stored: StoredEnding) -> ResultView:
     data = stored.payload
     codec = _CODEC_NAMES.get(data[1]) if len(data) >= HEADER_SIZE else None
     size = max(len(data) - HEADER_SIZE, 0)
@@ -129,7 +127,7 @@ def pickled_type(body: bytes) -> str | None:
     return "str" if names else None
 
 
-async def traceback_of(docket: Docket, key: str, record: FinishedRecord) -> str | None:
+async def traceback_of(docket: DocketContext, key: str, record: FinishedRecord) -> str | None:
     """The traceback in a finished record. None if there is none, or if this process does not have
     the key to open it."""
     try:
@@ -141,7 +139,7 @@ async def traceback_of(docket: Docket, key: str, record: FinishedRecord) -> str 
         return None
 
 
-def traceback_in_letter(docket: Docket, record: LetterRecord) -> str | None:
+def traceback_in_letter(docket: DocketContext, record: LetterRecord) -> str | None:
     """The traceback in a dead letter. None if there is none, or if this process does not have the
     key to open it."""
     if not record.traceback:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from docket.execution.context import DocketContext
 from docket.strikelist import Strike
 from docket.strikelist.pauses import Pause
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +35,7 @@ class Rules:
     pauses: tuple[Pause, ...]
 
 
-async def read_rules(docket: Docket) -> Rules:
+async def read_rules(docket: DocketContext) -> Rules:
     """The strikes that this process applies, and the pauses of the docket."""
     await docket.wait_for_strikes_loaded()
     strikes = sorted((_strike(id, strike) for id, strike in docket.strike_list.by_id.items()), key=lambda one: one.text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from docket.execution.context import DocketContext
 from docket.ledger.queries import (
     BucketRow,
     ChainRow,
@@ -18,9 +19,6 @@ from docket.model.times import duration_ms, from_ms
 from docket.storage.records import TaskRecord
 
 from .functions import as_declaration, following_run
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 DEFAULT_LENGTH, DEFAULT_BUCKET = timedelta(hours=24), timedelta(minutes=15)
 MOST_BUCKETS = 400
@@ -79,7 +77,7 @@ class Upcoming:
 
 
 async def read_upcoming(
-    docket: Docket, *, length: timedelta = DEFAULT_LENGTH, bucket: timedelta = DEFAULT_BUCKET
+    docket: DocketContext, *, length: timedelta = DEFAULT_LENGTH, bucket: timedelta = DEFAULT_BUCKET
 ) -> Upcoming:
     """The schedule of the next `length` in buckets, and all chains. The time that it takes does not
     grow with the number of scheduled tasks."""
@@ -161,7 +159,7 @@ def _chain_view(
     )
 
 
-async def _find_others(docket: Docket, known: set[str]) -> tuple[list[FoundTask], bool]:
+async def _find_others(docket: DocketContext, known: set[str]) -> tuple[list[FoundTask], bool]:
     """Tasks that may be chains which a program has added: of those that are due next, and of those
     that run. There is no index of them."""
     found: list[FoundTask] = []

@@ -9,10 +9,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
+from typing import Any, ClassVar, cast, overload
 from weakref import WeakValueDictionary
 
 from docket.execution import Execution
+from docket.execution.context import DocketContext
 from docket.ledger import Ledger
 from docket.ledger.fleet import FleetRow, worker_name
 from docket.ledger.queries import (
@@ -30,9 +31,6 @@ from docket.strikelist.pauses import Pause
 
 from .executions import StoredExecution, read_execution
 from .summaries import EndedTask, find_ended
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 
 @dataclass
@@ -74,7 +72,7 @@ class WaitingExecutions(Sequence[Execution]):
     """The waiting tasks, in the order of their due times. Each execution is created, and its
     arguments decoded, on first access."""
 
-    def __init__(self, docket: Docket, rows: list[FoundTask]) -> None:
+    def __init__(self, docket: DocketContext, rows: list[FoundTask]) -> None:
         self._docket = docket
         self._rows = rows
         self._made: WeakValueDictionary[int, Execution] = WeakValueDictionary()
@@ -105,7 +103,7 @@ class WaitingExecutions(Sequence[Execution]):
         return f"<{len(self):,} waiting executions>" if len(self) > 10 else repr(list(self))
 
 
-async def take_snapshot(docket: Docket) -> DocketSnapshot:
+async def take_snapshot(docket: DocketContext) -> DocketSnapshot:
     """Reads the docket page by page, so that the server is never blocked. A task that changes its
     state in the meantime appears once, with its last state."""
     taken = docket.now()
@@ -256,7 +254,7 @@ class SnapshotView:
 
 
 async def read_overview(
-    docket: Docket,
+    docket: DocketContext,
     states: Sequence[ExecutionState],
     limit: int | None,
     *,

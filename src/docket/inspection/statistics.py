@@ -6,16 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from docket.execution.context import DocketContext
 from docket.ledger.statistics import OTHERS, Row, Sample
 from docket.model.histograms import Histogram
 from docket.model.states import EndingKind
 from docket.model.times import check_type, duration_ms, from_ms, to_ms
 from docket.storage.schema.statistics import HOUR_MINUTES, MINUTE_MS
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 # Minutes are kept for three hours, hours for 30 days.
 MINUTES_KEPT, HOURS_KEPT = timedelta(hours=3), timedelta(days=30)
@@ -120,7 +117,7 @@ def failing(stats: Stats) -> list[FunctionStats]:
 
 
 async def read_statistics(
-    docket: Docket, function: str | None, since: datetime | timedelta | None, until: datetime | None
+    docket: DocketContext, function: str | None, since: datetime | timedelta | None, until: datetime | None
 ) -> Stats:
     """The statistics of one function or of all. Raises ValueError if the range is empty."""
     now_ms = to_ms(await docket.ledger.now())
@@ -209,7 +206,7 @@ class FlowPoint:
 
 
 async def read_flow(
-    docket: Docket, *, length: timedelta = FLOW_LENGTH, function: str | None = None
+    docket: DocketContext, *, length: timedelta = FLOW_LENGTH, function: str | None = None
 ) -> tuple[FlowPoint, ...]:
     """All minutes of the last `length`, at most three hours, the earliest first. Minutes in which
     nothing ended are there, too. The last one is not over yet. With a function, there are no counts

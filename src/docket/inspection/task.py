@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docket.codec.codecs import CODEC_IDS
 from docket.codec.envelopes import ENCRYPTED, HEADER_SIZE, SIGNED
 from docket.codec.payloads import read_trace, shown_arguments
+from docket.execution.context import DocketContext
 from docket.execution.progress import read_progress
 from docket.ledger import FailedAttempt, TaskStatus, read_ending, read_failed_attempts
 from docket.ledger.letters import finished_record
@@ -26,9 +27,6 @@ from .reasons import Reason, as_plain
 from .results import ResultView, read_result, traceback_in_letter, traceback_of
 from .summaries import place_of
 from .why import read_reason, shown_worker
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 # A key that docket has made up begins with the time of the producer's clock (model/task_keys.py).
 _GENERATED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -66,7 +64,7 @@ WORTH_A_WORD = timedelta(seconds=1)
 _GAP_MINUTES = 3
 
 
-async def explain_wait(docket: Docket, due: datetime, started: datetime) -> str | None:
+async def explain_wait(docket: DocketContext, due: datetime, started: datetime) -> str | None:
     """The work of the docket from the due time to the claim, in one sentence; None if the
     wait was short, or if nothing is known: the samples of the last 200 minutes are kept."""
     if started - due < WORTH_A_WORD:
@@ -160,14 +158,14 @@ class TaskDetails:
         return as_plain(self)
 
 
-async def read_details(docket: Docket, key: str) -> TaskDetails | None:
+async def read_details(docket: DocketContext, key: str) -> TaskDetails | None:
     """All about the task of that key, or None if there is none. Raises Undecodable if its finished
     record or its dead letter cannot be read."""
     found = await details_of(docket, key)
     return found[0] if found is not None else None
 
 
-async def details_of(docket: Docket, key: str) -> tuple[TaskDetails, TaskStatus] | None:
+async def details_of(docket: DocketContext, key: str) -> tuple[TaskDetails, TaskStatus] | None:
     """The details of a task, and the records from which they follow."""
     reason, facts = await read_reason(docket, key)
     status = await docket.ledger.tasks.get(key)
@@ -313,7 +311,7 @@ class TaskView:
         return as_plain(self)
 
 
-async def read_task_view(docket: Docket, key: str) -> TaskView | None:
+async def read_task_view(docket: DocketContext, key: str) -> TaskView | None:
     """All about the task of that key, or None if there is none. Raises Undecodable if its finished
     record cannot be read."""
     found = await details_of(docket, key)

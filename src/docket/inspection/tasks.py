@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from docket.errors import Undecodable
+from docket.execution.context import DocketContext
 from docket.ledger.history import FinishedRun
 from docket.ledger.queries import CensusRow, Source, TaskQuery, Walk
 from docket.model.times import duration_ms
@@ -29,9 +29,6 @@ from .summaries import (
     matches,
     status_summary,
 )
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 # How long one look into the history takes at most.
 _HISTORY_PATIENCE = timedelta(milliseconds=20)
@@ -53,7 +50,7 @@ class FinishedPage:
 
 
 async def finished_from_history(
-    docket: Docket, filter: TaskFilter, query: TaskQuery, within: bytes | None, size: int
+    docket: DocketContext, filter: TaskFilter, query: TaskQuery, within: bytes | None, size: int
 ) -> FinishedPage:
     """The tasks of the newest runs, while their records are kept. The history has every failure,
     and some of the other runs."""
@@ -66,7 +63,7 @@ async def finished_from_history(
 
 
 async def _newest_keys(
-    docket: Docket, filter: TaskFilter, cursor: str | None, size: int
+    docket: DocketContext, filter: TaskFilter, cursor: str | None, size: int
 ) -> tuple[list[FinishedRun], int, str | None]:
     """The last run of each task that may match; how many runs were read; and where to go on."""
     begin = await docket.ledger.now() - docket.execution_ttl - _SPARE
@@ -88,7 +85,7 @@ async def _newest_keys(
     return list(last_runs.values()), examined, None
 
 
-async def _ended_with(docket: Docket, run: FinishedRun) -> TaskSummary | None:
+async def _ended_with(docket: DocketContext, run: FinishedRun) -> TaskSummary | None:
     """The task, if it ended with this run and its record is there."""
     try:
         summary = status_summary(run.key, await docket.ledger.tasks.get(run.key))
@@ -99,7 +96,7 @@ async def _ended_with(docket: Docket, run: FinishedRun) -> TaskSummary | None:
 
 
 async def finished_from_records(
-    docket: Docket, filter: TaskFilter, query: TaskQuery, within: bytes | None, size: int
+    docket: DocketContext, filter: TaskFilter, query: TaskQuery, within: bytes | None, size: int
 ) -> FinishedPage:
     """All others, in no order. They have no index: this reads keys of the server."""
     states = [place.state for place in filter.places if place.is_finished]
@@ -118,7 +115,7 @@ def _others(ended: Iterable[EndedTask], listed: set[tuple[str, datetime]]) -> li
     return [task for task in ended if (task.key, task.completed_at) not in listed]
 
 
-async def _newest(docket: Docket) -> set[tuple[str, datetime]]:
+async def _newest(docket: DocketContext) -> set[tuple[str, datetime]]:
     found: set[tuple[str, datetime]] = set()
     async with aclosing(docket.ledger.history.newest()) as runs:
         async for run in runs:
@@ -201,7 +198,7 @@ def _read_position(text: str | None) -> _Position:
 
 
 async def find_page(
-    docket: Docket,
+    docket: DocketContext,
     filter: TaskFilter | None = None,
     *,
     cursor: str | None = None,
@@ -242,7 +239,7 @@ async def find_page(
 class _Reader:
     """Reads the stages of one page."""
 
-    def __init__(self, docket: Docket, filter: TaskFilter, now_ms: float, size: int) -> None:
+    def __init__(self, docket: DocketContext, filter: TaskFilter, now_ms: float, size: int) -> None:
         self._docket = docket
         self._filter = filter
         self._query = _query(filter, now_ms)
@@ -314,7 +311,7 @@ def _total(filter: TaskFilter, counts: CensusRow) -> int | None:
     return sum(count_at(place, counts) or 0 for place in filter.places)
 
 
-async def _find_one(docket: Docket, filter: TaskFilter, now_ms: float) -> TaskSummary | None:
+async def _find_one(docket: DocketContext, filter: TaskFilter, now_ms: float) -> TaskSummary | None:
     """The task of the key of the filter, if it matches."""
     assert filter.key is not None
     summary = status_summary(filter.key, await docket.ledger.tasks.get(filter.key))
@@ -334,7 +331,9 @@ class TaskCount:
     total: int | None
 
 
-async def count_tasks(docket: Docket, filter: TaskFilter | None = None, *, patience: timedelta = PATIENCE) -> TaskCount:
+async def count_tasks(
+    docket: DocketContext, filter: TaskFilter | None = None, *, patience: timedelta = PATIENCE
+) -> TaskCount:
     """Counts the tasks that match, for about `patience` at most."""
     chosen = filter or TaskFilter()
     counts = await docket.ledger.queries.census()
@@ -351,7 +350,7 @@ async def count_tasks(docket: Docket, filter: TaskFilter | None = None, *, patie
             return TaskCount(count=count, is_exact=cursor is None, examined=page.examined, total=total)
 
 
-async def find_oldest(docket: Docket, size: int = 8) -> tuple[TaskSummary, ...]:
+async def find_oldest(docket: DocketContext, size: int = 8) -> tuple[TaskSummary, ...]:
     """The tasks that have been ready longest, the oldest first."""
     page = await find_page(docket, TaskFilter(places=frozenset((Place.READY,))), size=size)
     return tuple(sorted(page.tasks, key=lambda task: task.since or task.due))

@@ -7,10 +7,11 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docket.codec.envelopes import HEADER_SIZE, is_newer
 from docket.errors import Undecodable, UnknownVersion
+from docket.execution.context import DocketContext
 from docket.ledger import Ending, read_ending
 from docket.ledger.facts import Delay, FullLimit, TaskFacts
 from docket.ledger.fleet import worker_name
@@ -25,18 +26,15 @@ from docket.storage.schema.records import RECORD_VERSION
 
 from .reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
 
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
-
-async def find_reason(docket: Docket, key: str) -> Reason:
+async def find_reason(docket: DocketContext, key: str) -> Reason:
     """Why the task of that key is not running, or what became of it."""
     if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - users may pass anything
         raise TypeError(f"why({key!r}): the key of a task is text")
     return (await read_reason(docket, key))[0]
 
 
-async def read_reason(docket: Docket, key: str) -> tuple[Reason, TaskFacts]:
+async def read_reason(docket: DocketContext, key: str) -> tuple[Reason, TaskFacts]:
     """The reason, and the facts from which it follows."""
     await docket.wait_for_strikes_loaded()
     facts = await docket.ledger.queries.facts(key)
@@ -215,7 +213,7 @@ def _ended_words(state: ExecutionState) -> str:
 class _Causes(_ReasonWriter):
     """All causes of an unfinished task, the one that counts first."""
 
-    def __init__(self, docket: Docket, key: str, facts: TaskFacts) -> None:
+    def __init__(self, docket: DocketContext, key: str, facts: TaskFacts) -> None:
         super().__init__(key, facts)
         self._docket = docket
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from docket.execution.context import DocketContext
 from docket.execution.progress import read_progress
 from docket.ledger.fleet import WorkerReport, worker_name
 from docket.ledger.queries import FoundTask, Source, TaskQuery
 from docket.model.times import from_ms
 
 from .task import TaskProgress, as_progress
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 # The most runs that one read names. More are only counted.
 MOST_RUNS = 2_000
@@ -64,7 +61,7 @@ class RunningTasks:
         return tuple(run for run in self.runs if run.worker_id == worker_id)
 
 
-async def read_worker_views(docket: Docket) -> tuple[WorkerView, ...]:
+async def read_worker_views(docket: DocketContext) -> tuple[WorkerView, ...]:
     """The workers that have a lease, by name."""
     found = [
         WorkerView(
@@ -83,7 +80,7 @@ async def read_worker_views(docket: Docket) -> tuple[WorkerView, ...]:
     return tuple(sorted(found, key=lambda worker: (worker.name, worker.id)))
 
 
-async def read_running(docket: Docket, *, worker: str | None = None, most: int = MOST_RUNS) -> RunningTasks:
+async def read_running(docket: DocketContext, *, worker: str | None = None, most: int = MOST_RUNS) -> RunningTasks:
     """The runs under way, on all workers or on those of one name."""
     found: list[FoundTask] = []
     cursor: bytes | None = None

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from docket.codec.proofs import proven_body
+from docket.docket import Docket
 from docket.errors import UnknownKey
 from docket.ledger import SettleResult, hold
 from docket.ledger.rules import WHOLE_DOCKET
@@ -23,9 +23,6 @@ from .decisions import Decisions
 from .reporter import Reporter
 from .run_closer import RunCloser
 from .runs import Run, RunEnd, UnwrittenEnd
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 
