@@ -46,7 +46,7 @@ from docket.storage.server import CredentialProvider, Server
 from docket.storage.subscriptions import Subscriptions
 from docket.strikelist import StrikeList
 from docket.strikelist.pauses import PauseStore
-from docket.strikelist.values import RuleValues
+from docket.strikelist.stored import RuleValues
 from docket.tasks import standard_tasks
 
 from .model.bounds import MAX_LOSSES, check_max_losses

@@ -21,8 +21,7 @@ from docket.model.times import from_ms
 from docket.storage import records
 from docket.storage.schema import records as schema
 from docket.strikelist.instructions import Strike
-from docket.strikelist.stored import StoredRules
-from docket.strikelist.values import RuleValues
+from docket.strikelist.stored import RuleValues, StoredRules
 from docket.worker.claiming.direct_delivery import read_delivery
 
 from .forgeries import finished_record, task_record

@@ -1,11 +1,9 @@
 """Dead letters: the tasks of a docket that failed for good (docs/dead-letters.md)."""
 
+from .batches import Report
 from .dead_letters import DeadLetters
 from .filters import LetterFilter
-from .letter import Letter, LetterReason
-from .overview import BuriedTask, Kind, Overview
-from .pages import LetterPage
-from .reports import Report
+from .letter import BuriedTask, Kind, Letter, LetterPage, LetterReason, Overview
 
 __all__ = [
     "BuriedTask",

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Unpack
 
 from docket.errors import LetterNotFound
 from docket.execution.context import DocketContext
 from docket.instrumentation.tracing import request_span
+from docket.ledger import Ledger
 from docket.ledger.audit import in_words
 from docket.ledger.letters import (
     LetterCounts,
+    LetterQuery,
     LetterRow,
 )
 from docket.model.times import check_durations
 from docket.storage.letters import read_letter
 
+from .batches import LetterBatch, Progress, Report, answered
 from .edits import edit
 from .filters import LetterFilter, Selection, check_not_empty, select
-from .letter import Letter, read_letter_row
-from .letter_batches import LetterBatch, Progress, answered
-from .overview import Kind, Overview, as_kind, as_overview
-from .pages import MOST_LETTERS, LetterPage, as_page, find_rows, read_cursor
-from .reports import Report
+from .letter import Kind, Letter, LetterPage, Overview, as_kind, as_overview, read_letter_row
 
 _FIRST_PAGE = 50
+MOST_LETTERS = 500
+# A page whose filter matches few letters ends after this time, with the letters so far.
+PATIENCE = timedelta(milliseconds=60)
 
 
 class DeadLetters:
@@ -243,3 +246,35 @@ def _matches(row: LetterRow, selection: Selection) -> bool:
     if others.key is None:
         return True
     return read_letter(row.data).key == others.key
+
+
+def read_cursor(text: str | None) -> int | None:
+    """The id after which a page begins. Raises ValueError for a text that is not a cursor."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 16):
+        raise ValueError(f"{text!r} is not a cursor: use the one of the page before")
+    return int(text)
+
+
+async def find_rows(
+    ledger: Ledger, query: LetterQuery, after: int | None, size: int, patience: timedelta = PATIENCE
+) -> tuple[list[LetterRow], int | None]:
+    """At most `size` letters after that id, and the id after which the next page begins."""
+    found: list[LetterRow] = []
+    deadline = time.monotonic() + patience.total_seconds()
+    while True:
+        rows, following = await ledger.letters.page(query, after, size - len(found))
+        left = size - len(found)
+        found += rows[:left]
+        if len(rows) > left or (len(found) == size and following is not None):
+            return found, found[-1].id
+        if following is None or time.monotonic() > deadline:
+            return found, following
+        after = following
+
+
+def as_page(
+    rows: list[LetterRow], following: int | None, total: int, read: Callable[[LetterRow], Letter]
+) -> LetterPage:
+    return LetterPage(tuple(read(row) for row in rows), None if following is None else str(following), total)

@@ -14,7 +14,7 @@ from docket.errors import EmptyFilter
 from docket.ledger.letters import KindRow, LetterQuery, fingerprint_line
 from docket.model.times import to_ms
 
-from .overview import Kind
+from .letter import Kind
 
 
 class LetterFilter(TypedDict, total=False):

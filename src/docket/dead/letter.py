@@ -1,4 +1,5 @@
-"""One dead letter."""
+"""One dead letter, a page of letters, and all letters at a glance: how many there are, and of which
+kinds."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from docket.execution.context import DocketContext
 from docket.inspection.executions import StoredExecution
 from docket.inspection.results import traceback_in_letter
 from docket.ledger.endings import cut
-from docket.ledger.letters import DeathCause, LetterRow, RunNote, read_run_note
+from docket.ledger.letters import BuriedChain, DeathCause, KindRow, LetterCounts, LetterRow, RunNote, read_run_note
 from docket.model.times import from_ms
 from docket.storage.letters import read_letter
 
@@ -78,6 +79,19 @@ class Letter:
         return {name: value.isoformat() if value and name in times else value for name, value in found.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class LetterPage:
+    """Letters, the newest first, and the cursor of the next page; None at the end.
+
+    A page may have few letters, or none, and a cursor: the filter matches few of the letters that
+    were read in the time of one page. `total` is the number of all letters.
+    """
+
+    letters: tuple[Letter, ...]
+    cursor: str | None
+    total: int
+
+
 def read_letter_row(docket: DocketContext, row: LetterRow) -> Letter:
     """A letter that somebody has damaged is shown as undecodable."""
     try:
@@ -140,3 +154,55 @@ def _damaged(row: LetterRow, problem: Undecodable) -> Letter:
         size=len(row.data),
         **nobody,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Dead letters of one function that failed with one class of error at one place. If a function
+    fails in very many ways, kinds have no place or no error."""
+
+    id: str
+    function: str
+    error: str
+    place: str
+    count: int
+    size: int
+    first_at: datetime
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BuriedTask:
+    """An automatic task that workers do not start until it is retried (`dead.retry(key=name)`).
+    `letter` is the id of its dead letter, or None if that is gone."""
+
+    name: str
+    since: datetime
+    letter: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """How many dead letters there are, their bytes, how many did not fit and how many have expired
+    since the docket exists; their kinds, the most frequent first; and the buried automatic tasks.
+    `mark` is the id of the newest letter."""
+
+    letters: int
+    size: int
+    dropped: int
+    expired: int
+    mark: int
+    kinds: tuple[Kind, ...]
+    buried: tuple[BuriedTask, ...] = ()
+
+
+def as_kind(row: KindRow) -> Kind:
+    times = (from_ms(row.first_ms), from_ms(row.last_ms))
+    return Kind(row.id, row.function, row.error, row.place, row.count, row.bytes, *times)
+
+
+def as_overview(counts: LetterCounts, chains: list[BuriedChain]) -> Overview:
+    buried = tuple(BuriedTask(chain.name, from_ms(chain.since_ms), chain.id, chain.text) for chain in chains)
+    kinds = tuple(as_kind(row) for row in counts.kinds)
+    return Overview(counts.letters, counts.bytes, counts.dropped, counts.expired, counts.last_id, kinds, buried)

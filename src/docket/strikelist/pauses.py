@@ -25,8 +25,7 @@ from docket.storage.keys import bytes_text, text_bytes
 
 from .conditions import is_same
 from .instructions import Operator, PauseRule
-from .stored import StoredRules
-from .values import RuleValues
+from .stored import RuleValues, StoredRules
 
 _LISTED = 5
 

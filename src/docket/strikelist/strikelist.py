@@ -14,12 +14,9 @@ from docket.storage.server import Server
 from docket.storage.subscriptions import Subscriptions
 
 from .conditions import TaskToMatch
-from .follower import StrikeFollower
-from .in_force import StrikesInForce, as_strike
+from .in_force import ParameterStrikes, StrikeFollower, StrikesInForce, as_strike, by_function, by_parameter
 from .instructions import LiteralOperator, Operator, Restore, Strike, StrikeInstruction
-from .stored import StoredRules
-from .summary import ParameterStrikes, by_function, by_parameter
-from .values import RuleValues
+from .stored import RuleValues, StoredRules
 
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider

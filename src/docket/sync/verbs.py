@@ -8,12 +8,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
+from docket.dead.batches import Progress, Report
 from docket.dead.filters import LetterFilter
-from docket.dead.letter import Letter
-from docket.dead.letter_batches import Progress
-from docket.dead.overview import Kind, Overview
-from docket.dead.pages import LetterPage
-from docket.dead.reports import Report
+from docket.dead.letter import Kind, Letter, LetterPage, Overview
 from docket.execution import ExecutionState, TaskFunction
 from docket.inspection.audit import AuditPage
 from docket.inspection.filters import TaskFilter

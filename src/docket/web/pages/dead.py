@@ -7,7 +7,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from docket.dead.overview import Kind, Overview
+from docket.dead.letter import Kind, Overview
 from docket.inspection.task import trace_id
 from docket.web.page_request import PageRequest, WebPage
 
