@@ -3,14 +3,13 @@ keys aside (docs/design/damaged-data.md)."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from .keys import OWN_NAMES, bytes_text
-from .scripts import Line, Script, numbered, remember
+from .scripts import Line, Script, numbered, remember, script_of
 
 logger: logging.Logger = logging.getLogger("docket.storage")
 
@@ -39,9 +38,7 @@ def careful_form(script: Script) -> Script:
         ),
         *(Line(text, *_HERE) for text in ("end", "local answer = script()", "return {answer, set_aside}")),
     ]
-    source = "".join(f"{line.text}\n" for line in lines)
-    sha = hashlib.sha1(source.encode()).hexdigest()
-    return remember(Script(f"{script.name} (careful)", source, sha, tuple(lines)))
+    return remember(script_of(f"{script.name} (careful)", lines))
 
 
 def _beginning() -> list[Line]:

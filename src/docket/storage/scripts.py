@@ -58,8 +58,16 @@ class Script:
     name: str
     source: str
     sha: str
-    # The lines of the source, if each comes from a file.
-    lines: tuple[Line, ...] = ()
+    # The file and the line of each line of the source, if each comes from a file. One text: the
+    # scripts have 20,000 lines, and Python's garbage collector would visit an object for each.
+    places: str = ""
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines of the source, if each comes from a file."""
+        places = (place.rpartition(":") for place in self.places.splitlines())
+        texts = self.source.splitlines() if self.places else ()
+        return tuple(Line(text, file, int(number)) for text, (file, _, number) in zip(texts, places, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +112,13 @@ def _assembled(name: str, lines: Sequence[Line]) -> Script:
     head = next(i for i, line in enumerate(lines) if not line.text.startswith("--"))
     header = "\n".join(line.text for line in lines[:head])
     shortened = _shortened(lines[0], _linked(lines[head:], used_parts(name, header), frozenset()))
-    text = "".join(f"{line.text}\n" for line in shortened)
-    return Script(name, text, hashlib.sha1(text.encode()).hexdigest(), shortened)
+    return script_of(name, shortened)
+
+
+def script_of(name: str, lines: Sequence[Line]) -> Script:
+    source = "".join(f"{line.text}\n" for line in lines)
+    places = "\n".join(f"{line.file}:{line.number}" for line in lines)
+    return Script(name, source, hashlib.sha1(source.encode()).hexdigest(), places)
 
 
 def numbered(file: str, text: str) -> list[Line]:
@@ -156,9 +169,10 @@ def failed_at(error: BaseException) -> tuple[Script, Line] | None:
     text = str(error)
     sha, number = _SHA.search(text), _ERROR_LINE.search(text)
     script = vars(error).get("script") or (script_with(sha[1]) if sha is not None else None)
-    if script is None or number is None or not 0 < int(number[1]) <= len(script.lines):
+    lines = script.lines if script is not None and number is not None else ()
+    if script is None or number is None or not 0 < int(number[1]) <= len(lines):
         return None
-    return script, script.lines[int(number[1]) - 1]
+    return script, lines[int(number[1]) - 1]
 
 
 def with_place(error: BaseException) -> str:
