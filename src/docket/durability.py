@@ -52,7 +52,7 @@ class Repeater:
         """Returns the result or the error of each call."""
         answers: dict[int, EnqueueResult | Exception] = {}
         left = list(range(len(tasks)))
-        made_up = [task.fresh for task in tasks]
+        generated = [task.fresh for task in tasks]
         deadline = time.monotonic() + self._patience
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while left:
@@ -61,7 +61,7 @@ class Repeater:
                 # caller has sent the same call again (docs/design/state-machine.md).
                 tasks[at].unanswered, tasks[at].fresh = True, False
             now = time.monotonic()
-            until = {at: self._until(tasks[at], made_up[at], deadline) for at in left}
+            until = {at: self._until(tasks[at], generated[at], deadline) for at in left}
             answers |= {at: error_for_caller(error, tasks[at].unanswered) for at in left if until[at] <= now}
             left = [at for at in left if at not in answers]
             if not left:
@@ -102,9 +102,9 @@ class Repeater:
             error.maybe_stored = may_be_sent
             raise error from None
 
-    def _until(self, task: NewTask, made_up: bool, deadline: float) -> float:
+    def _until(self, task: NewTask, generated: bool, deadline: float) -> float:
         """The time until which the call may be sent again."""
-        is_safe = not task.unanswered or (made_up and not task.replace and self._records_last)
+        is_safe = not task.unanswered or (generated and not task.replace and self._records_last)
         return deadline if is_safe else 0.0
 
 
@@ -178,7 +178,7 @@ class ReplicaWait:
         ServerUnreachable if an answer was lost."""
         for task in tasks:
             # A key of the caller's own is not sent again after a lost answer.
-            task.made_up = task.made_up or task.fresh or task.unanswered
+            task.generated = task.generated or task.fresh or task.unanswered
         results, replicas = await self._ledger.tasks.enqueue_and_wait(tasks, self._wait_ms)
         if isinstance(replicas, int) and replicas > 0:
             return results

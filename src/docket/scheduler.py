@@ -369,8 +369,8 @@ class Scheduler:
         if task.stored is None or not isinstance(error, (NotDurable, ServerUnreachable)):
             return error
         self.note(execution, task.stored, task.replace)
-        # A record of a key that docket made up can only be of this task.
-        execution.is_unconfirmed = task.made_up
+        # A record of a key that docket generated can only be of this task.
+        execution.is_unconfirmed = task.generated
         return not_durable(execution, error)
 
     def note(self, execution: Execution, result: EnqueueResult, replace: bool) -> None:

@@ -263,9 +263,9 @@ async def test_of_many_each_is_told_the_truth(harness: Harness, proxy: Proxy) ->
     near, far = await harness.docket(), await far_docket(harness, proxy)
     proxy.answers_to_cut = 1
 
-    keyed, made_up = await far.add_many([far.call(work, key="k")("b"), far.call(work)("a")])
+    keyed, generated = await far.add_many([far.call(work, key="k")("b"), far.call(work)("a")])
 
-    assert made_up.disposition is Disposition.SCHEDULED
+    assert generated.disposition is Disposition.SCHEDULED
     assert keyed.disposition is Disposition.FAILED
     assert isinstance(keyed.schedule_exception, ServerUnreachable)
     assert keyed.schedule_exception.maybe_stored

@@ -120,7 +120,7 @@ async def test_a_task_that_no_replica_confirms_is_stored_and_its_repeat_changes_
     (replica,) = group.replicas
     replica.pause()
     mine = await unconfirmed(counted.add("mine"))
-    made_up = await unconfirmed(docket.add(counted.short)())
+    generated = await unconfirmed(docket.add(counted.short)())
     assert (mine.key, mine.execution.key) == ("mine", "mine")
     assert mine.execution.disposition is Disposition.SCHEDULED
     assert "'mine'" in str(mine)
@@ -130,12 +130,12 @@ async def test_a_task_that_no_replica_confirms_is_stored_and_its_repeat_changes_
     assert (await unconfirmed(counted.add("mine"))).execution.disposition is Disposition.ALREADY_SCHEDULED
     replica.wake()
     await confirmed(counted.add, "mine")
-    await confirmed(docket.schedule, made_up.execution)
+    await confirmed(docket.schedule, generated.execution)
     assert has(replica, docket, "mine")
-    assert has(replica, docket, made_up.key)
+    assert has(replica, docket, generated.key)
     async with working(await harness.worker(docket)):
-        await eventually(lambda: counted.finished["mine"] and counted.finished[made_up.key], "both have run")
-    assert (counted.starts["mine"], counted.starts[made_up.key]) == (1, 1)
+        await eventually(lambda: counted.finished["mine"] and counted.finished[generated.key], "both have run")
+    assert (counted.starts["mine"], counted.starts[generated.key]) == (1, 1)
 
 
 async def confirmed(repeat: Any, argument: Any) -> None:
@@ -149,7 +149,7 @@ async def confirmed(repeat: Any, argument: Any) -> None:
     await eventually(is_confirmed, "the replica has confirmed it")
 
 
-async def test_the_repeat_of_a_made_up_key_does_not_run_a_finished_task_again(harness: Harness) -> None:
+async def test_the_repeat_of_a_generated_key_does_not_run_a_finished_task_again(harness: Harness) -> None:
     group, docket, counted = await replicated(harness, durability_timeout=SHORT)
     group.replicas[0].pause()
     error = await unconfirmed(docket.add(counted.short)())
@@ -185,17 +185,17 @@ async def test_calls_of_a_worker_do_not_wait_for_a_replica(harness: Harness) -> 
         await adding
 
 
-@pytest.mark.parametrize("made_up", [True, False], ids=["key made up", "own key"])
-async def test_when_the_primary_goes_before_the_replica_has_confirmed(harness: Harness, made_up: bool) -> None:
+@pytest.mark.parametrize("generated", [True, False], ids=["generated key", "own key"])
+async def test_when_the_primary_goes_before_the_replica_has_confirmed(harness: Harness, generated: bool) -> None:
     group, docket, counted = await replicated(harness, add_patience=LONG)
     group.replicas[0].pause()
     adding: asyncio.Task[Execution] = asyncio.create_task(
-        docket.add(counted.short, key=None if made_up else "own key")()
+        docket.add(counted.short, key=None if generated else "own key")()
     )
     await is_waiting(group)
     group.primary.kill()
     group.replicas[0].wake()
-    if made_up:
+    if generated:
         # It is repeated until there is a primary whose replica confirms.
         await asyncio.to_thread(group.primary.start)
         key = (await adding).key

@@ -58,7 +58,7 @@ def new_task(key: str, call: bytes = CALL, function: str = "f", **options: Any) 
     return NewTask(key, function, call, **options)
 
 
-def made_up_key(number: int) -> str:
+def generated_key(number: int) -> str:
     """A key as docket generates them."""
     return f"01a1eed1-cee8-7ba8-8740-{number:012x}"
 

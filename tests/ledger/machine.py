@@ -31,7 +31,7 @@ from docket.storage.server import Server
 
 from .comparison import adopt, adopt_front_order, assert_same
 from .invariants import GROUP, problems
-from .ledger_client import LedgerClient, blocking_client, completed, ended, made_up_key, new_call, new_ledger
+from .ledger_client import LedgerClient, blocking_client, completed, ended, generated_key, new_call, new_ledger
 from .model import Ending, Limits, Model, ModelTask
 
 # Few, so that they collide; and none that is nice.
@@ -130,7 +130,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.unclaimed: dict[str, list[Entry]] = {}
         self.group_was_lost = False
         self.last_epoch = 0
-        self.made_up = 0
+        self.generated = 0
         # Keys of calls whose repeat has arrived, and whose first request has not.
         self.late: list[str] = []
         self.stored_state = self.ledger_client.stored_state()
@@ -195,23 +195,23 @@ class LedgerMachine(RuleBasedStateMachine):
         assert [(r.scheduled, r.generation) for r in results] == self.model.enqueue(calls)
 
     def enqueue_new(self) -> None:
-        """Calls in bulk, with keys that docket has made up."""
+        """Calls in bulk, with keys that docket has generated."""
         later, values, calls = self.ledger_client.later(), list[Any](), list[ModelTask]()
         for is_later in self._draw(st.lists(st.booleans(), min_size=1, max_size=2)):
-            calls.append(ModelTask(self._made_up_key(), b"", later=is_later, replace=False))
+            calls.append(ModelTask(self._generated_key(), b"", later=is_later, replace=False))
             values += new_call(calls[-1].key, later if is_later else -later)
         now, stored_before = self._run(self.ledger_client.ledger.tasks.enqueue_new(values))
         assert not stored_before
         assert abs(now - self.ledger_client.now()) < 3_600_000
         assert self.model.enqueue(calls) == [(True, 1)] * len(calls)
 
-    def _made_up_key(self) -> str:
-        self.made_up += 1
-        return made_up_key(self.made_up)
+    def _generated_key(self) -> str:
+        self.generated += 1
+        return generated_key(self.generated)
 
     def repeat(self) -> None:
         """The first request of a call is kept by the network, and its repeat arrives."""
-        call = ModelTask(self._made_up_key(), b"", later=self._draw(st.booleans()), replace=False)
+        call = ModelTask(self._generated_key(), b"", later=self._draw(st.booleans()), replace=False)
         task = self._new_task(call, self.ledger_client.later())
         task.unanswered = True
         (result,) = self._run(self.ledger_client.ledger.tasks.enqueue([task]))

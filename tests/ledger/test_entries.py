@@ -14,7 +14,7 @@ from docket.storage.keys import bytes_text
 from tests.waiting import ends
 
 from .invariants import GROUP
-from .ledger_client import LedgerClient, made_up_key, new_call
+from .ledger_client import LedgerClient, generated_key, new_call
 
 
 async def entries(docket: Docket, stream: str | None = None) -> list[dict[bytes, bytes]]:
@@ -89,7 +89,7 @@ async def test_an_entry_of_another_program_with_thousands_of_fields_stops_nobody
 
 
 async def test_tasks_with_short_entries_are_recovered_and_put_back(ledger_client: LedgerClient) -> None:
-    keys = [made_up_key(number) for number in range(3)]
+    keys = [generated_key(number) for number in range(3)]
     await ledger_client.ledger.tasks.enqueue_new([value for key in keys for value in new_call(key, -1.0)])
     lost, worker = await ledger_client.hire(), await ledger_client.hire()
     assert [run.key for run in await ledger_client.take(lost, 1)] == keys[:1]
@@ -107,11 +107,11 @@ async def test_entries_of_all_forms_may_follow_each_other(ledger_client: LedgerC
     keys."""
     keys: list[str] = []
     for number in range(4):
-        generated = [made_up_key(number), made_up_key(number).replace("01a1eed1", "01a1eed2")]
+        generated = [generated_key(number), generated_key(number).replace("01a1eed1", "01a1eed2")]
         await ledger_client.ledger.tasks.enqueue_new([value for key in generated for value in new_call(key, -1.0)])
         await ledger_client.add(f"chosen {number}")
-        await ledger_client.add(made_up_key(100 + number), fresh=True, key_end=key_end(made_up_key(100 + number)))
-        keys += [*generated, f"chosen {number}", made_up_key(100 + number)]
+        await ledger_client.add(generated_key(100 + number), fresh=True, key_end=key_end(generated_key(100 + number)))
+        keys += [*generated, f"chosen {number}", generated_key(100 + number)]
     worker, taken = await ledger_client.hire(), list[str]()
     while runs := await ledger_client.take(worker, at_once):
         taken += [run.key for run in runs]

@@ -14,7 +14,7 @@ from docket.model.states import ExecutionState
 from docket.storage.records import read_task
 from tests.payloads import decode_call, encode_call
 
-from .ledger_client import CALL, LedgerClient, completed, made_up_key, new_call
+from .ledger_client import CALL, LedgerClient, completed, generated_key, new_call
 
 FIFTEEN_MINUTES = 900_000
 
@@ -23,7 +23,7 @@ async def connected() -> None: ...
 
 
 @pytest.mark.parametrize("maybe_stored", [False, True], ids=["not sent", "answer lost"])
-async def test_a_made_up_key_is_looked_up_when_its_call_may_be_stored(maybe_stored: bool) -> None:
+async def test_a_generated_key_is_looked_up_when_its_call_may_be_stored(maybe_stored: bool) -> None:
     """Otherwise the key is still fresh: the next attempt, too, may arrive after its own repeat."""
     error = ServerUnreachable("gone")
     error.maybe_stored = maybe_stored
@@ -62,7 +62,7 @@ async def test_nothing_is_sent_without_time_for_the_answer() -> None:
     assert not sent
 
 
-K, NEW = made_up_key(1), made_up_key(2)
+K, NEW = generated_key(1), generated_key(2)
 
 
 async def bulk(ledger_client: LedgerClient, *keys: str) -> list[str]:

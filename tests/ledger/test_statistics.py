@@ -233,7 +233,7 @@ async def test_functions_beyond_the_most_are_counted_together(ledger_client: Led
         }
 
 
-async def test_made_up_names_leave_room_for_functions_that_workers_know(ledger_client: LedgerClient) -> None:
+async def test_generated_names_leave_room_for_functions_that_workers_know(ledger_client: LedgerClient) -> None:
     ledger, worker = ledger_client.ledger, await ledger_client.hire("real")
     hold(ledger, NOON)
     keys = [f"k{number}" for number in range(counts.MOST_UNKNOWN_COUNTED + 5)]

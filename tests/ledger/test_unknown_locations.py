@@ -21,7 +21,7 @@ from docket.storage.schema.records import CANCELLED_EVENT, CANCELLED_TAIL, TASK_
 from docket.storage.scripts import load
 from tests.waiting import SECONDS
 
-from .ledger_client import CALL, TTL_MS, LedgerClient, completed, ended, made_up_key, new_call, new_task
+from .ledger_client import CALL, TTL_MS, LedgerClient, completed, ended, generated_key, new_call, new_task
 
 FOREIGN_PLACE = 99
 HOUR_MS = 3_600_000
@@ -89,7 +89,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     listener.get_message(timeout=SECONDS)
     ledger_client.client.zadd(keys.offers, {text_bytes(worker): 9e15})
     ledger_client.client.hset(keys.key("offer-secrets"), text_bytes(worker), b"s" * 16)
-    await ledger_client.ledger.tasks.enqueue_new(new_call(made_up_key(1), -1.0, CALL))
+    await ledger_client.ledger.tasks.enqueue_new(new_call(generated_key(1), -1.0, CALL))
     assert not [entry for entry in ledger_client.stored_state().entries if entry.key == "k"], "the script has met it"
     return record
 

@@ -118,7 +118,7 @@ class Execution(Generic[Result_co]):
     schedule_exception: BaseException | None = None
     epoch: int = 0
     key_use: KeyUse = GIVEN
-    # Stored under a key that docket made up, and confirmed by no replica.
+    # Stored under a key that docket generated, and confirmed by no replica.
     is_unconfirmed: bool = False
     seed: bool = False
     is_unregistered: bool = False

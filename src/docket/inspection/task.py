@@ -28,7 +28,7 @@ from .results import ResultView, read_result, traceback_in_letter, traceback_of
 from .summaries import place_of
 from .why import read_reason, shown_worker
 
-# A key that docket has made up begins with the time of the producer's clock (model/task_keys.py).
+# A key that docket has generated begins with the time of the producer's clock (model/task_keys.py).
 _GENERATED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 # How far the clocks of producers may be from the server's clock, and how late an entry may come
 # after the script has asked for the time.
@@ -41,7 +41,7 @@ def added_at(key: str, task: TaskRecord) -> datetime | None:
     """When the task was added, by the server's clock; None if that is not known.
 
     The record has the lower bits of the time (`submission`); it repeats every 71 minutes. A key
-    that docket made up, or the entry of a task that was ready at once, says in which of them. A
+    that docket generated, or the entry of a task that was ready at once, says in which of them. A
     task with a key of its own that was scheduled for later has neither.
     """
     generated = _GENERATED.fullmatch(key)

@@ -68,7 +68,7 @@ class Tasks(Area):
         return _enqueue_results(await self._calls.run_script("enqueue", _enqueue_rows(tasks)))
 
     async def enqueue_new(self, values: Sequence[Any]) -> tuple[float, Collection[int]]:
-        """Schedules calls with keys that docket has made up: three values per call, as
+        """Schedules calls with keys that docket has generated: three values per call, as
         enqueue_new.lua takes them. Returns the server's time in ms, and the positions of the calls
         that a repeat has stored before. Calls that are due by then are ready."""
         reply: Any = await self._calls.run_script("enqueue_new", values)

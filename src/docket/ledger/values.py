@@ -45,9 +45,9 @@ class NewTask:
     # docket generated the key, and an earlier request with it may arrive after this one.
     is_repeat: bool = False
     # For tasks that wait for a replica: what the primary answered, if no replica has confirmed it,
-    # and whether docket made up the key.
+    # and whether docket generated the key.
     stored: EnqueueResult | None = None
-    made_up: bool = False
+    generated: bool = False
     # For a short stream entry: the bytes of the end of a generated key.
     key_end: bytes | None = None
 
@@ -67,7 +67,7 @@ class NewTask:
             raise UnknownVersion(f"prepared task of format {format}; this release reads format {_FORMAT}")
         stored = None if payload is None else Payload(*payload)
         task = cls(bytes_text(key), bytes_text(name), payload=stored, **kept)
-        task.unanswered = task.made_up = is_generated
+        task.unanswered = task.generated = is_generated
         return task
 
 

@@ -1,4 +1,4 @@
--- Schedules a batch of calls whose keys docket has made up and not sent before, so no key has a
+-- Schedules a batch of calls whose keys docket has generated and not sent before, so no key has a
 -- task. This is the script of bulk scheduling; `enqueue` schedules all other calls.
 -- ARGV[2]: msgpack list, four values per call: the key; the due ms, negative if the task is due now
 --   even if the caller's clock is fast; the end of the task record, from the length of the
