@@ -6,13 +6,11 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, overload
+from typing import Any, ParamSpec, overload
 
 from docket.dependencies import argument_check
 from docket.docket import Docket
-
-if TYPE_CHECKING:
-    from docket.execution import Execution, TaskCall, TaskFunction
+from docket.execution import Execution, TaskCall, TaskFunction
 
 P = ParamSpec("P")
 

@@ -24,8 +24,7 @@ from docket.ledger import Batcher, EnqueueResult, Ledger, NewTask
 from docket.ledger.batcher import BATCH_BYTES
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH
-from docket.model.bounds import check_key
-from docket.model.task_keys import key_end
+from docket.model.task_keys import check_key, key_end
 from docket.model.times import from_ms, to_ms
 from docket.storage.records import name_in_record
 

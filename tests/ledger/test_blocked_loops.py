@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from docket.ledger import SettleResult, requeue
-from docket.worker.claiming.prefetch import Prefetcher
+from docket.worker.claiming.intake import Prefetcher
 from docket.worker.lease.lease_events import Activity
 from docket.worker.lease.watchdog import LOOP_BLOCKED_SECONDS, Watchdog
 from docket.worker.running.runs import Run

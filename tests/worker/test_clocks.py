@@ -11,8 +11,8 @@ import pytest
 
 from docket import Cron, CurrentExecution, CurrentWorker, Docket, Execution, Worker
 from docket.model.times import from_ms
-from docket.worker.lease import server_clock
-from docket.worker.lease.server_clock import ServerClock, arrival_clock
+from docket.worker.lease import lease
+from docket.worker.lease.lease import ServerClock, arrival_clock
 from tests.running import at_work
 from tests.waiting import eventually
 
@@ -54,7 +54,7 @@ class Link:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steady_ms = 5_000.0
         self.ahead_ms = 777.0
-        monkeypatch.setattr(server_clock, "steady_seconds", lambda: self.steady_ms / 1000)
+        monkeypatch.setattr(lease, "steady_seconds", lambda: self.steady_ms / 1000)
 
     @property
     def server_ms(self) -> float:

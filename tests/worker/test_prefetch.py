@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from docket import Docket, ExecutionCancelled, ExecutionState, Worker
-from docket.worker.claiming import prefetch
-from docket.worker.claiming.prefetch import Prefetcher
+from docket.worker.claiming import intake
+from docket.worker.claiming.intake import Prefetcher
 from docket.worker.running.runs import CancelReason, Run, Runs
 from docket.worker.running.slots import Slots
 from tests.run_log import RunLog
@@ -49,8 +49,8 @@ class Line:
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if slots turned over all the time, and patience were long."""
     monkeypatch.setattr(Prefetcher, "_current_rate", lambda _: 1e9)
-    monkeypatch.setattr(prefetch, "LONGEST_WAIT", SECONDS)
-    monkeypatch.setattr(prefetch, "MUCH_TOO_LONG", SECONDS)
+    monkeypatch.setattr(intake, "LONGEST_WAIT", SECONDS)
+    monkeypatch.setattr(intake, "MUCH_TOO_LONG", SECONDS)
 
 
 async def test_nothing_is_taken_ahead_while_slots_do_not_turn_over() -> None:
@@ -67,7 +67,7 @@ async def test_as_many_are_taken_ahead_as_slots_turn_over_within_a_moment(monkey
 
 @pytest.mark.usefixtures("eager")
 async def test_there_is_room_for_four_tasks_per_slot_but_the_first() -> None:
-    assert [Line(count).prefetch.room() for count in (1, 3, 4, 40, 1000)] == [0, 8, 12, prefetch.MOST, prefetch.MOST]
+    assert [Line(count).prefetch.room() for count in (1, 3, 4, 40, 1000)] == [0, 8, 12, intake.MOST, intake.MOST]
 
 
 async def test_a_slot_that_is_given_back_goes_to_the_first_in_line() -> None:
@@ -109,7 +109,7 @@ async def test_what_would_wait_too_long_behind_a_few_slots_is_requeued_in_its_or
 
     async def turn_over_slowly() -> bool:
         # About one slot in each check.
-        await asyncio.sleep(prefetch.LONGEST_WAIT / 2)
+        await asyncio.sleep(intake.LONGEST_WAIT / 2)
         line.slots.give_back()
         return bool(line.requeued)
 
@@ -187,7 +187,7 @@ async def test_what_long_tasks_keep_waiting_goes_to_another_worker(
     async with worker_at_work(docket, concurrency=8) as worker:
         with monkeypatch.context() as patch:
             patch.setattr(Prefetcher, "_current_rate", lambda _: 1e9)
-            patch.setattr(prefetch, "LONGEST_WAIT", 0.5)
+            patch.setattr(intake, "LONGEST_WAIT", 0.5)
             await fill_up(docket, worker, run_log, 2)
         async with worker_at_work(docket, concurrency=8):
             await run_log.has(8, 9)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from docket.cli.support.connect import opened, run
-from docket.cli.support.docket_options import on_docket
-from docket.cli.support.failures import FAILED, WrongUsage
-from docket.cli.support.flags import Json
-from docket.cli.support.output import printable, write_json
-from docket.cli.support.terminal import Yes, ask, is_at_terminal
 from docket.docket import Docket
-from docket.ledger.function_cancels import FunctionCancels, cancel_function
+from docket.ledger.ledger import Ledger
+from docket.ledger.queries import Source, TaskQuery
 from docket.storage.client.urls import hide_password
+
+from .support.connect import opened, run
+from .support.docket_options import on_docket
+from .support.failures import FAILED, WrongUsage
+from .support.flags import Json
+from .support.output import printable, write_json
+from .support.terminal import Yes, ask, is_at_terminal
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
@@ -103,3 +106,34 @@ async def _cancel_function(docket: Docket, function: str, agreed: bool) -> Funct
             found = await cancel_function(docket.ledger, function)
             entry.count = found.cancelled + found.asked
         return found
+
+
+# Tasks move while they are cancelled: one that was running is retried, one that waited is claimed.
+# The flag of a run that was asked to cancel also ends its retries, so few rounds are enough.
+_ROUNDS = 5
+
+
+@dataclass(slots=True)
+class FunctionCancels:
+    """How many waiting tasks were cancelled, and how many running ones were asked to cancel."""
+
+    cancelled: int = 0
+    asked: int = 0
+
+
+async def cancel_function(ledger: Ledger, function: str) -> FunctionCancels:
+    """Cancels the waiting tasks of a function, and asks the workers of the running ones. The chains
+    of automatic tasks stay cancelled."""
+    answer, asked = FunctionCancels(), set[str]()
+    for _ in range(_ROUNDS):
+        before = answer.cancelled, len(asked)
+        answer.cancelled += await ledger.tasks.clear(function, ends_chains=True)
+        async for page in ledger.queries.all(Source.RUNNING, TaskQuery(function=function)):
+            found = [row.key for row in page if row.key not in asked]
+            replies = await asyncio.gather(*(ledger.tasks.cancel(key, function) for key in found))
+            answer.cancelled += replies.count(1)
+            asked.update(key for key, reply in zip(found, replies, strict=True) if reply == 2)
+        if before == (answer.cancelled, len(asked)):
+            break
+    answer.asked = len(asked)
+    return answer

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from uncalled_for import Dependency, get_dependency_parameters, get_signature
 
+from docket.execution import Execution
 from docket.execution.arguments import arguments_by_name, display_name
 from docket.execution.context import current_docket
+from docket.ledger import Ledger, Taken
 from docket.model.times import check_durations, duration_ms
 
 from .base import AdmissionBlocked
@@ -22,8 +24,6 @@ from .fingerprints import fingerprint
 if TYPE_CHECKING:
     from typing import Self
 
-    from docket.execution import Execution
-    from docket.ledger import Ledger, Taken
 
 T = TypeVar("T")
 _NOT_READABLE = re.compile(r"\W", re.ASCII)

@@ -6,16 +6,14 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from uncalled_for import Dependency
 
 from docket.errors import DocketError
+from docket.execution import Execution
 from docket.execution.context import WorkerContext, current_docket, current_execution, current_worker
-
-if TYPE_CHECKING:
-    from docket.execution import Execution
-    from docket.execution.execution import TaskFunction
+from docket.execution.execution import TaskFunction
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from uncalled_for import get_signature
 
+from docket.execution import Execution
 from docket.execution.arguments import display_name
 from docket.execution.context import current_docket, current_execution, current_worker
 from docket.ledger.limits import Verdict
@@ -27,7 +28,6 @@ from .plan import plan_for
 
 if TYPE_CHECKING:
     from docket.docket import Docket
-    from docket.execution import Execution
     from docket.worker import Worker
 
 logger: logging.Logger = logging.getLogger("docket.dependencies")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cronsim import CronSim, CronSimError
 
+from docket.execution import Execution
 from docket.execution.context import WorkerContext
 
 from .base import TaskOutcome
@@ -16,7 +17,6 @@ from .perpetual import Perpetual
 if TYPE_CHECKING:
     from typing import Self
 
-    from docket.execution import Execution
 
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 from uncalled_for import CallArgument, Dependency
 from uncalled_for.frames import _CallArgument  # pyright: ignore[reportPrivateUsage] - the class that _TaskArgument extends
 
+from docket.execution import Execution
 from docket.execution.arguments import arguments_by_name
 from docket.execution.context import WorkerContext, current_docket, current_execution, current_worker
 from docket.execution.progress import ExecutionProgress
 
 if TYPE_CHECKING:
     from docket.docket import Docket
-    from docket.execution import Execution
     from docket.worker import Worker
 
 

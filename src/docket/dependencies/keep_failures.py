@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency
 
+from docket.execution import Execution
 from docket.execution.context import WorkerContext
 from docket.model.retention import check_age
 from docket.model.times import duration_ms
@@ -16,8 +17,6 @@ from .plan import plan_for
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from docket.execution import Execution
 
 
 class KeepFailures(Dependency[Any]):

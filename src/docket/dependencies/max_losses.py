@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency
 
+from docket.execution import Execution
 from docket.execution.context import WorkerContext
 from docket.model.bounds import check_max_losses
 
@@ -14,8 +15,6 @@ from .plan import plan_for
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from docket.execution import Execution
 
 
 class MaxLosses(Dependency[Any]):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from docket.execution import Execution
 from docket.execution.context import WorkerContext, current_execution, current_worker
 from docket.model.times import check_durations
 
@@ -15,8 +16,6 @@ from .plan import BEHAVIOURS
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from docket.execution import Execution
 
 
 class Perpetual(CompletionHandler[Any]):

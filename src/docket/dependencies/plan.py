@@ -6,13 +6,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from uncalled_for import Dependency, get_annotation_dependencies, get_dependency_parameters
 from uncalled_for.introspection import (
     _parameter_cache,  # pyright: ignore[reportPrivateUsage] - clients drop entries from it after changing a signature
 )
 
+from docket.execution import Execution
 from docket.execution.arguments import arguments_by_name, positions_of
 from docket.execution.functions import runtime_for
 from docket.execution.task_call import TaskFunction
@@ -20,10 +21,6 @@ from docket.execution.task_call import TaskFunction
 from .admission import Admission
 from .base import CompletionHandler, FailureHandler, Immediate, Runtime
 from .process import Process
-
-if TYPE_CHECKING:
-    from docket.execution import Execution
-
 
 BEHAVIOURS = (Runtime, FailureHandler, CompletionHandler)
 _NONE: Mapping[str, Dependency[Any]] = {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency, get_dependency_parameters
 
+from docket.execution import Execution
 from docket.execution.arguments import display_name
 from docket.execution.context import WorkerContext
 from docket.model.amounts import MIB, read_size, show_size
@@ -19,7 +20,6 @@ from .current import is_current_worker
 if TYPE_CHECKING:
     from typing import Self
 
-    from docket.execution import Execution
 
 # Python with docket takes about half of this before the function begins.
 LEAST_MEMORY = 64 * MIB

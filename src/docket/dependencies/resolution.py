@@ -7,22 +7,20 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from uncalled_for import Dependency, FailedDependency, Frame, SharedContext, frame_scope
 from uncalled_for.functional import (
     _Depends,  # pyright: ignore[reportPrivateUsage] - it holds the cache and the exit stack of a resolution
 )
 
+from docket.execution import Execution
 from docket.execution.arguments import arguments_by_name, positions_of
 from docket.execution.context import WorkerContext, current_worker
 
 from .admission import Admission, call_arguments
 from .base import AdmissionBlocked, CompletionHandler, FailureHandler, Immediate, Runtime
 from .plan import Plan, passed_behaviours
-
-if TYPE_CHECKING:
-    from docket.execution import Execution
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from docket.errors import DocketError
+from docket.execution import Execution
 from docket.execution.context import WorkerContext, current_execution
 from docket.model.times import check_durations
 
@@ -15,7 +16,6 @@ from .base import FailureHandler, TaskOutcome
 if TYPE_CHECKING:
     from typing import Self
 
-    from docket.execution import Execution
 
 ExceptionTypes = tuple[type[BaseException], ...]
 

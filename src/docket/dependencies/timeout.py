@@ -8,16 +8,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from docket.execution import Execution
 from docket.execution.context import WorkerContext
+from docket.execution.execution import TaskFunction
 from docket.model.times import check_durations, format_duration
 
 from .base import Runtime
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from docket.execution import Execution
-    from docket.execution.execution import TaskFunction
 
 
 # The message of the CancelledError that the body gets.

@@ -15,16 +15,16 @@ from docket.codec import Payloads
 from docket.ledger import Ledger, ProgressChange, Unwritten
 from docket.storage.keys import Keys
 from docket.storage.server import Server
+from docket.storage.subscriptions import Subscriptions
 
+from .manual_runs import ManualRuns
 from .task_call import TaskFunction
 
 if TYPE_CHECKING:
-    from docket.storage.subscriptions import Subscriptions
     from docket.strikelist import StrikeList
     from docket.strikelist.pauses import Pause, PauseStore
 
     from .execution import Execution
-    from .manual_runs import ManualRuns
     from .progress import ProgressEvent
     from .waiting import StateEvent
 

@@ -33,7 +33,7 @@ from docket.storage.schema.records import APART, RECORD_VERSION
 
 from .arguments import functions_with_logged, show_arguments_of, show_call
 from .context import DocketContext
-from .functions import unregistered_function
+from .functions import SyncCaller, unregistered_function
 from .manual_runs import end_manual_run
 from .progress import ExecutionProgress, ProgressEvent, read_progress
 from .stored_results import StoredEnding, fetch_ending
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from docket.docket import Docket
-
-    from .functions import SyncCaller
 
     Result_co = TypeVarWithDefault("Result_co", covariant=True, default=Any)
 else:

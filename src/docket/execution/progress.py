@@ -8,19 +8,16 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from contextlib import aclosing
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
 from docket.errors import TRANSIENT, TaskNotFound
 from docket.ledger import ProgressChange, Unwritten
 from docket.model.bounds import check_message
 from docket.model.times import from_ms
 
+from .context import DocketContext
 from .events import read_event
 from .functions import SyncCaller, awaitable_or_done
-
-if TYPE_CHECKING:
-    from .context import DocketContext
-
 
 logger: logging.Logger = logging.getLogger("docket.execution")
 

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import Any, SupportsFloat
 
 from docket.codec import Payloads
 from docket.codec.envelopes import enveloped
@@ -26,9 +26,8 @@ from docket.ledger.payloads import StoredValues
 from docket.model.states import ExecutionState
 from docket.storage.records import FinishedRecord, read_reference
 
-if TYPE_CHECKING:
-    from .context import DocketContext
-    from .task_call import TaskFunction
+from .context import DocketContext
+from .task_call import TaskFunction
 
 
 @dataclass(slots=True)

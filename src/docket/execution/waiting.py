@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from docket.errors import ResultExpired, ServerUnreachable, TaskNotFound
 from docket.ledger import TaskStatus, read_ending, read_failed_attempts
@@ -16,12 +16,9 @@ from docket.model.states import ExecutionState
 from docket.model.times import check_durations, from_ms
 from docket.storage.records import FinishedRecord, TaskRecord
 
-from .context import note_wait
+from .context import DocketContext, note_wait
 from .events import announces_end, is_ending, read_ending_message, read_event
 from .progress import ProgressEvent, progress_event, read_progress
-
-if TYPE_CHECKING:
-    from .context import DocketContext
 
 # How often a waiter reads the task again, in case the message was lost with a connection.
 SAFETY_SECONDS = 15.0

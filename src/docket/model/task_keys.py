@@ -1,9 +1,15 @@
-"""Keys for tasks that are scheduled without a key."""
+"""The keys of tasks: the longest one, and new keys for tasks that are scheduled without a key."""
 
 from __future__ import annotations
 
 import os
 import time
+
+from .bounds import check_size
+
+KEY_BYTES = 1_024
+# A character has at most four bytes, so shorter keys need not be encoded.
+_SHORT = KEY_BYTES // 4
 
 # The variant of a UUID occupies two bits of this digit.
 _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
@@ -12,6 +18,11 @@ _latest = (0, "")
 _ends: list[str] = []
 _ENDS_PER_DRAW = 256
 _DIGITS = 20
+
+
+def check_key(key: str) -> None:
+    if len(key) > _SHORT:
+        check_size("the key", key, KEY_BYTES)
 
 
 def new_key() -> str:

@@ -6,21 +6,18 @@ import asyncio
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import Any, Generic, cast
 
 from docket import __file__ as package_file
+from docket.docket import Docket
 from docket.errors import WouldDeadlock
 from docket.execution import Disposition, ExecutionState, ProgressEvent, StateEvent, TaskFunction
 from docket.execution import Execution as AsyncExecution
 from docket.execution.execution import Result_co, move_to, wait_for_ending
 from docket.ledger import FailedAttempt
 
+from .producer import Producer
 from .progress import ExecutionProgress
-
-if TYPE_CHECKING:
-    from docket.docket import Docket
-
-    from .producer import Producer
 
 _WORKER_FOLDER = str(Path(package_file).parent / "worker")
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from docket.calls import CallFields
 
 from .execution import Execution
-
-if TYPE_CHECKING:
-    from .producer import Producer
-
+from .producer import Producer
 
 P = ParamSpec("P")
 R = TypeVar("R")

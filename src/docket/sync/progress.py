@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from docket.docket import Docket
 from docket.execution import Execution as AsyncExecution
 from docket.execution import ExecutionProgress as AsyncProgress
 from docket.execution.execution import move_to
 
-if TYPE_CHECKING:
-    from docket.docket import Docket
-
-    from .producer import Producer
+from .producer import Producer
 
 
 class ExecutionProgress:

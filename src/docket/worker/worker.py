@@ -27,7 +27,7 @@ from docket.model.times import check_durations, from_ms
 from .children.children import available_processors
 from .finished import wait_until_finished
 from .health import health_problem
-from .lease.server_clock import ServerClock
+from .lease.lease import ServerClock
 from .parts import Parts, Until, open_parts
 from .program import run_program
 from .running.call import worker_dependencies

@@ -16,9 +16,8 @@ from docket.worker.running.slots import Slots
 from docket.worker.service import Service
 
 from .direct_delivery import DirectDelivery, Offer
-from .intake import Claimed, ClaimGuard, Intake
+from .intake import Claimed, ClaimGuard, Intake, Prefetcher
 from .isolation import Isolation
-from .prefetch import Prefetcher
 from .unknown_deliveries import UnknownDeliveries
 
 # Claim in chunks, so the server prepares the next one while this one runs. Each chunk costs the

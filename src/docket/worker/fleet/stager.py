@@ -14,7 +14,7 @@ from typing import Any
 from docket.errors import DocketError
 from docket.ledger import Duty, Ledger
 from docket.storage.subscriptions import Subscriptions
-from docket.worker.lease.server_clock import arrival_clock, steady_seconds
+from docket.worker.lease.lease import arrival_clock, steady_seconds
 from docket.worker.service import Service
 
 from .duties import Duties

@@ -13,8 +13,7 @@ from docket.ledger import Ledger, Reclaimed, Renewal
 from docket.model.amounts import show_size
 from docket.worker.fleet.duties import Duties
 
-from .lease import Lease
-from .server_clock import steady_seconds
+from .lease import Lease, steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

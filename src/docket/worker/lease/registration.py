@@ -16,10 +16,9 @@ from docket.ledger import Ledger
 from docket.ledger.fleet import new_worker_id
 from docket.worker.fleet.duties import Duties
 
-from .lease import Lease
+from .lease import Lease, ServerClock, steady_seconds
 from .lease_events import LeaseEvents
 from .renewer import Renewer
-from .server_clock import ServerClock, steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

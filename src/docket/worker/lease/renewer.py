@@ -19,10 +19,9 @@ from docket.ledger.values import OFFER_MS
 from docket.storage.client.faults import SERVER_ERRORS, is_cut_off
 from docket.worker.fleet.duties import Duties
 
-from .lease import SHORTEST_PATIENCE, Lease
+from .lease import SHORTEST_PATIENCE, Lease, ServerClock, steady_seconds
 from .lease_events import LeaseEvents
 from .reclaimer import Reclaimer, Sweeper
-from .server_clock import ServerClock, steady_seconds
 from .watchdog import Watchdog
 
 LONGEST_PAUSE = 1.0

@@ -12,9 +12,8 @@ from typing import Any
 
 from docket.ledger import Ledger
 
-from .lease import Lease
+from .lease import Lease, steady_seconds
 from .lease_events import LeaseEvents
-from .server_clock import steady_seconds
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

@@ -29,6 +29,7 @@ from docket.storage.records import is_stored_apart, read_task
 from docket.storage.schema.records import APART
 from docket.worker.claiming.deferred_tasks import UnknownFunctions, not_registered
 from docket.worker.claiming.loader import Loader
+from docket.worker.lease.registration import Registration
 
 from .call import call
 from .decisions import SPENT, Decisions, RunCounts
@@ -38,7 +39,6 @@ from .runs import CancelReason, Run, RunEnd, Runs, UnwrittenEnd
 from .slots import Slots
 
 if TYPE_CHECKING:
-    from docket.worker.lease.registration import Registration
     from docket.worker.worker import Worker
 
 logger: logging.Logger = logging.getLogger("docket.worker")
