@@ -20,15 +20,15 @@ from collections.abc import (
 )
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar, get_type_hints, overload
 
 from docket.dependencies.argument_checks import Check, argument_check
 from docket.execution import Disposition, Execution, TaskCall, TaskFunction
-from docket.execution.execution import new_execution
 from docket.execution.task_call import FRESH, new_call
 from docket.instrumentation import caller_span, inject_context, is_tracing
 from docket.model.task_keys import new_key
 from docket.registry import Registry
+from docket.storage.schema.requests import AddOptions
 
 if TYPE_CHECKING:
     from docket.docket import Docket
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+V = TypeVar("V", bound=Callable[..., Any])
 
 
 class ScheduledBy(Protocol[P, R_co]):
@@ -55,16 +56,54 @@ class ScheduledBy(Protocol[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Execution[R_co]]: ...
 
 
-class CallFields:
-    """A call without its arguments: what `docket.add(function, when, key)` says."""
+# The options of `add`, `replace` and `call` by name, and the type of each.
+OPTIONS: dict[str, Any] = get_type_hints(AddOptions)
 
-    __slots__ = ("check", "function", "key", "name", "replace", "when")
+
+def with_options(verb: V) -> V:
+    """The verb with a signature that has each option under its own name."""
+    signature = inspect.signature(verb)
+    named = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    options = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in OPTIONS]
+    vars(verb)["__signature__"] = signature.replace(parameters=[*named, *options])
+    return verb
+
+
+def checked_options(verb: str, options: AddOptions) -> AddOptions | None:
+    """The options that a caller gave, or None if it gave none. Raises TypeError for an unknown
+    option, and for a value of another type."""
+    if not options:
+        return None
+    for name, value in options.items():
+        if name not in OPTIONS:
+            raise TypeError(
+                f"Docket.{verb}() got an unexpected keyword argument {name!r} "
+                "(the task's own arguments go into the second pair of parentheses)"
+            )
+        if not isinstance(value, OPTIONS[name]):
+            kind = OPTIONS[name]
+            raise TypeError(f"{name}={value!r}: it must be of the type {getattr(kind, '__name__', kind)}")
+    return options
+
+
+class CallFields:
+    """A call without its arguments: what `docket.add(function, when, key, **options)` says."""
+
+    __slots__ = ("check", "function", "key", "name", "options", "replace", "when")
 
     def __init__(
-        self, registry: Registry, function: TaskFunction | str, when: datetime | None, key: str | None, replace: bool
+        self,
+        registry: Registry,
+        function: TaskFunction | str,
+        when: datetime | None,
+        key: str | None,
+        options: AddOptions,
+        replace: bool,
     ) -> None:
+        self.options = checked_options("replace" if replace else "add", options) if options else None
         self.function, self.name = registry.find(function)
-        check_when_and_key(when, key, self.name)
+        if when is not None or key is not None:
+            check_when_and_key(when, key, self.name)
         self.when = when
         self.key = key
         self.replace = replace
@@ -72,7 +111,7 @@ class CallFields:
         self.check: Check = argument_check(self.function)
 
     def __repr__(self) -> str:
-        return f"docket.{self.verb}({self.name})"
+        return f"docket.replace({self.name})" if self.replace else f"docket.add({self.name})"
 
     @property
     def verb(self) -> str:
@@ -83,9 +122,14 @@ class CallFields:
         """The execution of a new task with these arguments."""
         key = self.key
         task_key = new_key() if key is None else key
-        execution = new_execution(docket, self.function, args, kwargs, task_key, self.when or docket.now(), self.name)
+        # By position: Python would build a dictionary of keyword arguments for every task.
+        execution = Execution(
+            docket, self.function, args, kwargs, task_key, self.when or docket.now(), 1, None, False, self.name
+        )
         if key is None:
             execution.key_use = FRESH
+        if self.options is not None:
+            execution._options = self.options  # pyright: ignore[reportPrivateUsage] - users do not set options
         return execution
 
 
@@ -162,9 +206,9 @@ class CallBuilders:
         self._now = now
         self._known: dict[TaskFunction, _Known] = {}
 
-    def get(self, function: TaskFunction | str, when: datetime | None, key: str | None) -> Builder:
-        if isinstance(function, str) or when is not None or key is not None:
-            return self._new(function, when, key).build
+    def get(self, function: TaskFunction | str, when: datetime | None, key: str | None, given: AddOptions) -> Builder:
+        if isinstance(function, str) or when is not None or key is not None or given:
+            return self._new(function, when, key, checked_options("call", given)).build
         known = self._known.get(function)
         if (
             known is None
@@ -173,10 +217,12 @@ class CallBuilders:
         ):
             if len(self._known) >= MOST:
                 self._known.clear()
-            known = self._known[function] = self._new(function, when, key)
+            known = self._known[function] = self._new(function, when, key, None)
         return known.build
 
-    def _new(self, function: TaskFunction | str, when: datetime | None, key: str | None) -> _Known:
+    def _new(
+        self, function: TaskFunction | str, when: datetime | None, key: str | None, options: AddOptions | None
+    ) -> _Known:
         found, name = self._registry.find(function)
         check_when_and_key(when, key, name)
         check, now = argument_check(found), self._now
@@ -184,7 +230,7 @@ class CallBuilders:
         def build(*args: Any, **kwargs: Any) -> TaskCall:
             check(*args, **kwargs)
             task_key = new_key() if key is None else key
-            return new_call(found, args, kwargs, task_key, when or now(), name, key is None)
+            return new_call(found, args, kwargs, task_key, when or now(), name, key is None, options)
 
         return _Known(name, check, build)
 
@@ -210,9 +256,22 @@ def executions_of(docket: Docket, calls: Iterable[TaskCall]) -> Iterator[Executi
     would visit them again and again."""
     trace_context = inject_context()
     for call in checked_calls(calls):
-        execution = new_execution(
-            docket, call.function, call.args, call.kwargs, call.key, call.when, call.function_name, trace_context
+        # By position, as for one call.
+        execution = Execution(
+            docket,
+            call.function,
+            call.args,
+            call.kwargs,
+            call.key,
+            call.when,
+            1,
+            trace_context,
+            False,
+            call.function_name,
         )
+        options = call._options  # pyright: ignore[reportPrivateUsage] - users do not read options
+        if options is not None:
+            execution._options = options  # pyright: ignore[reportPrivateUsage] - users do not set options
         if call.seed:
             execution.seed = True
         execution.key_use = call.spend_key()

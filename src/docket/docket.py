@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from docket._compat import PydocketKeys
 from docket.attached import AttachedWorkers
@@ -23,6 +23,7 @@ from docket.calls import (
     executions_of,
     stream_calls,
     task_span,
+    with_options,
 )
 from docket.codec import Keyring, Payloads
 from docket.codec.keyring import as_keyring
@@ -42,6 +43,7 @@ from docket.operator_verbs import OperatorVerbs
 from docket.registry import Registry, TaskCollection
 from docket.scheduler import Scheduler
 from docket.storage.keys import Keys
+from docket.storage.schema.requests import AddOptions
 from docket.storage.server import CredentialProvider, Server
 from docket.storage.subscriptions import Subscriptions
 from docket.strikelist import StrikeList
@@ -391,17 +393,23 @@ class Docket(OperatorVerbs, PydocketKeys):
 
     @overload
     def add(
-        self, function: Callable[P, R], when: datetime | None = None, key: str | None = None
+        self,
+        function: Callable[P, R],
+        when: datetime | None = None,
+        key: str | None = None,
+        **options: Unpack[AddOptions],
     ) -> ScheduledBy[P, R]: ...
     @overload
     def add(
-        self, function: str, when: datetime | None = None, key: str | None = None
+        self, function: str, when: datetime | None = None, key: str | None = None, **options: Unpack[AddOptions]
     ) -> Callable[..., Coroutine[Any, Any, Execution]]: ...
+    @with_options
     def add(
         self,
         function: TaskFunction | str,
         when: datetime | None = None,
         key: str | None = None,
+        **options: Unpack[AddOptions],
     ) -> Callable[..., Coroutine[Any, Any, Execution]]:
         """Schedules a call: `await docket.add(function, when, key)(*args, **kwargs)`.
 
@@ -415,37 +423,50 @@ class Docket(OperatorVerbs, PydocketKeys):
         second task: if nothing was sent, and after a lost answer if docket generated the key and
         keeps the records of finished tasks (`execution_ttl`).
         """
-        return self._pending_call(function, when, key, replace=False)
+        return PendingCall(self, CallFields(self.registry, function, when, key, options, False))
 
     @overload
-    def replace(self, function: Callable[P, R], when: datetime, key: str) -> ScheduledBy[P, R]: ...
-    @overload
-    def replace(self, function: str, when: datetime, key: str) -> Callable[..., Coroutine[Any, Any, Execution]]: ...
     def replace(
-        self, function: TaskFunction | str, when: datetime, key: str
+        self, function: Callable[P, R], when: datetime, key: str, **options: Unpack[AddOptions]
+    ) -> ScheduledBy[P, R]: ...
+    @overload
+    def replace(
+        self, function: str, when: datetime, key: str, **options: Unpack[AddOptions]
+    ) -> Callable[..., Coroutine[Any, Any, Execution]]: ...
+    @with_options
+    def replace(
+        self, function: TaskFunction | str, when: datetime, key: str, **options: Unpack[AddOptions]
     ) -> Callable[..., Coroutine[Any, Any, Execution]]:
         """Schedules a call in place of the waiting task of that key. If the key has a run now, that
         run no longer counts.
 
         Raises the same errors as `add`. After a lost answer docket does not repeat the request.
         """
-        return self._pending_call(function, when, key, replace=True)
+        return PendingCall(self, CallFields(self.registry, function, when, key, options, True))
 
     @overload
     def call(
-        self, function: Callable[P, Any], when: datetime | None = None, key: str | None = None
+        self,
+        function: Callable[P, Any],
+        when: datetime | None = None,
+        key: str | None = None,
+        **options: Unpack[AddOptions],
     ) -> Callable[P, TaskCall]: ...
     @overload
-    def call(self, function: str, when: datetime | None = None, key: str | None = None) -> Callable[..., TaskCall]: ...
+    def call(
+        self, function: str, when: datetime | None = None, key: str | None = None, **options: Unpack[AddOptions]
+    ) -> Callable[..., TaskCall]: ...
+    @with_options
     def call(
         self,
         function: TaskFunction | str,
         when: datetime | None = None,
         key: str | None = None,
+        **options: Unpack[AddOptions],
     ) -> Callable[..., TaskCall]:
         """A call to schedule later, with `add_many` or `replace_many`. If it is sent again while
         its task waits or runs, nothing changes."""
-        return self._call_builders.get(function, when, key)
+        return self._call_builders.get(function, when, key, options)
 
     @cached_property
     def _call_builders(self) -> CallBuilders:
@@ -482,11 +503,6 @@ class Docket(OperatorVerbs, PydocketKeys):
                 await self.scheduler.schedule(execution, replace)
         else:
             await self.scheduler.schedule(execution, replace)
-
-    def _pending_call(
-        self, function: TaskFunction | str, when: datetime | None, key: str | None, *, replace: bool
-    ) -> PendingCall:
-        return PendingCall(self, CallFields(self.registry, function, when, key, replace))
 
     async def _schedule_many(
         self, calls: Iterable[TaskCall], chunk_size: int | None, *, replace: bool

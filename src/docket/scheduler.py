@@ -133,12 +133,13 @@ class Scheduler:
         key_use, end = execution.key_use, None
         if key_use is FRESH:
             execution.key_use, end = SENT, key_end(execution.key)
+        options = execution._options  # pyright: ignore[reportPrivateUsage] - users do not read options
         # A task that is due by the caller's clock starts
         # at once, even if the server's clock is behind.
         is_due = due_ms <= docket.server.clock.now_ms()
         return NewTask(
             execution.key, name, call, due_ms, execution.attempt, replace, key_use is FRESH, is_due, payload,
-            execution.is_unconfirmed and not replace, execution.seed, key_use is SENT, key_end=end,
+            execution.is_unconfirmed and not replace, execution.seed, key_use is SENT, None, False, end, options,
         )  # fmt: skip
 
     async def send(self, tasks: Sequence[NewTask]) -> list[EnqueueResult | Exception]:
@@ -235,6 +236,8 @@ class Scheduler:
         def add(batch: Batch, execution: Execution) -> bool:
             nonlocal last_function, last_name, last_context, size, seal
             if execution.key_use is not FRESH or execution.attempt != 1:
+                return False
+            if execution._options is not None:  # pyright: ignore[reportPrivateUsage] - users do not read options
                 return False
             function, name, context = execution.function, execution.function_name, execution.trace_context
             key = execution.key

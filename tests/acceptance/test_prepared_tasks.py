@@ -23,7 +23,7 @@ def forget() -> None:
 
 
 def call(docket: Docket, text: str, key: str | None = None) -> Execution:
-    return CallFields(docket.registry, note, None, key, False).execution(docket, (text,), {})
+    return CallFields(docket.registry, note, None, key, {}, False).execution(docket, (text,), {})
 
 
 def prepared(docket: Docket, text: str, key: str | None = None) -> bytes:

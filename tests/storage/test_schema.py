@@ -69,7 +69,7 @@ def test_rows_that_begin_alike_have_the_same_fields() -> None:
         ("local $TASK_TIMES(due, entry_seq = n) = x", "local due, _, n = x"),
         ("$ClaimedTask(t.*) = unpack(row)", "t.key, t.record, t.epoch = unpack(row)"),
         ("a, b, c = $ClaimedTask{key = k, record = $#Claim, epoch = 1}", "a, b, c = k, 4, 1"),
-        ("c[$NewCall.mode] + $#NewCall", "c[3] + 7"),
+        ("c[$NewCall.mode] + $#NewCall", "c[3] + 8"),
         ("string.match(id, '^(%d+)$')", "string.match(id, '^(%d+)$')"),
     ],
 )

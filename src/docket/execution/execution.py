@@ -30,6 +30,7 @@ from docket.model.times import duration_ms, from_ms, to_ms
 from docket.storage.records import FinishedRecord, TaskRecord
 from docket.storage.schema.locations import SCHEDULED
 from docket.storage.schema.records import APART, RECORD_VERSION
+from docket.storage.schema.requests import AddOptions
 
 from .arguments import functions_with_logged, show_arguments_of, show_call
 from .context import DocketContext
@@ -124,6 +125,8 @@ class Execution(Generic[Result_co]):
     # The call as text and the labels of the run, from the log line about its start.
     start_line: tuple[str, dict[str, Any]] | None = None
     _progress: ExecutionProgress | None = None
+    # What the caller of `add` said beside the time and the key.
+    _options: AddOptions | None = None
 
     def __init__(
         self,
@@ -386,21 +389,6 @@ class Execution(Generic[Result_co]):
             "docket.when": self.when.isoformat(),
             "docket.attempt": self.attempt,
         }
-
-
-def new_execution(
-    docket: DocketContext,
-    function: TaskFunction,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    key: str,
-    when: datetime,
-    function_name: str | None,
-    trace_context: dict[str, str] | None = None,
-) -> Execution:
-    """The first attempt of a new task."""
-    # By position: Python would build a dictionary of keyword arguments for every task.
-    return Execution(docket, function, args, kwargs, key, when, 1, trace_context, False, function_name)
 
 
 def from_record(docket: DocketContext, key: str, task: TaskRecord, function: TaskFunction | None) -> Execution:

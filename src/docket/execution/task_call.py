@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from docket.storage.schema.requests import AddOptions
+
 
 class KeyUse(enum.Enum):
     """The origin of a call's key, and whether a request with it was sent before
@@ -36,19 +38,22 @@ _COPIED = 0
 
 
 class Mark:
-    """The mark of a generated key, for copies of its call, which share it (`dataclasses.replace`).
-    A copy of the mark itself is that of a call that was sent (`dataclasses.asdict`, pickles)."""
+    """The mark of a generated key and the options of the call, for copies of the call, which share
+    them (`dataclasses.replace`). A copy of the mark itself is that of a call that was sent
+    (`dataclasses.asdict`, pickles)."""
 
-    __slots__ = ("shared",)
+    __slots__ = ("options", "shared")
 
-    def __init__(self, shared: bytearray) -> None:
-        self.shared: bytearray = shared
+    def __init__(self, shared: bytearray | None, options: AddOptions | None = None) -> None:
+        self.shared: bytearray | None = shared
+        self.options: AddOptions | None = options
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Mark:
-        return Mark(bytearray())
+        return self.__reduce__()[0](*self.__reduce__()[1])
 
-    def __reduce__(self) -> tuple[type[Mark], tuple[bytearray]]:
-        return Mark, (bytearray(),)
+    def __reduce__(self) -> tuple[type[Mark], tuple[Any, ...]]:
+        shared = None if self.shared is None else bytearray()
+        return Mark, (shared,) if self.options is None else (shared, self.options)
 
 
 class _ThisProcess:
@@ -76,6 +81,7 @@ class _Fields:
 
     __slots__ = (
         "__weakref__",
+        "_options",
         "args",
         "function",
         "function_name",
@@ -91,6 +97,7 @@ class _Fields:
     # sent has no byte. A bytearray, because one is made for every call, the garbage collector
     # ignores it, and its `pop` is a single step: of several threads, only one gets the byte.
     shared_mark: bytearray | None
+    _options: AddOptions | None
 
 
 @dataclass(frozen=True, init=False)
@@ -124,10 +131,11 @@ class TaskCall(_Fields):
         generated_key: str | None = None,
         mark: Mark | None = None,
     ) -> None:
-        shared = None if mark is None else mark.shared
+        shared, options = (None, None) if mark is None else (mark.shared, mark.options)
         values = (function, args, kwargs, key, when, function_name, seed, generated_key, shared)
         for name, value in zip(_NAMES, values, strict=True):
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "_options", options)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: getattr(self, name) for name in _NAMES}
@@ -138,10 +146,12 @@ class TaskCall(_Fields):
                 # Nothing was sent: the copy and the call itself may be sent in any order.
                 self.shared_mark[:] = bytes((_COPIED,))
                 state["generated_key"] = state["shared_mark"] = None
+        if self._options is not None:
+            state["_options"] = self._options
         return state | getattr(self, "__dict__", {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
+        for name, value in ({"_options": None} | state).items():
             object.__setattr__(self, name, value)
 
     def spend_key(self) -> KeyUse:
@@ -164,11 +174,12 @@ class TaskCall(_Fields):
 
 
 def _mark_of(call: TaskCall) -> Mark | None:
-    """Whether the generated key is fresh. Copies of the call share it."""
-    return None if call.shared_mark is None else Mark(call.shared_mark)
+    """Whether the generated key is fresh, and the options. Copies of the call share them."""
+    shared, options = call.shared_mark, call._options  # pyright: ignore[reportPrivateUsage] - a part of TaskCall
+    return None if shared is None and options is None else Mark(shared, options)
 
 
-# A field of the dataclass, so that copies with other fields share the mark.
+# A field of the dataclass, so that copies with other fields share the mark and the options.
 TaskCall.mark = property(_mark_of)  # pyright: ignore[reportAttributeAccessIssue]
 _NAMES = ("function", "args", "kwargs", "key", "when", "function_name", "seed", "generated_key", "shared_mark")
 
@@ -181,6 +192,7 @@ def new_call(
     when: datetime,
     function_name: str,
     is_generated: bool,
+    options: AddOptions | None = None,
 ) -> TaskCall:
     """Makes a `TaskCall` in half of the time. `is_generated` if docket has just generated
     the key."""
@@ -194,5 +206,6 @@ def new_call(
     call.seed = False
     call.generated_key = key if is_generated else None
     call.shared_mark = bytearray(THIS_PROCESS.mark) if is_generated else None
+    call._options = options
     call.__class__ = TaskCall
     return call

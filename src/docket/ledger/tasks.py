@@ -279,6 +279,8 @@ def _enqueue_rows(tasks: Sequence[NewTask]) -> list[Any]:
 
 def _enqueue_row(task: NewTask) -> tuple[Any, ...]:
     row = (text_bytes(task.key), task.due_ms, _mode(task), text_bytes(task.function_name), task.call, task.attempt)
+    if task.options is not None:
+        return (*row, task.key_end, task.options)
     return (*row, task.key_end) if task.key_end is not None else row
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from docket.codec.packing import pack, unpack
 from docket.errors import UnknownVersion
 from docket.storage.keys import bytes_text, text_bytes
+from docket.storage.schema.requests import AddOptions
 
 from .payloads import Payload
 from .rows import EnqueueResult
@@ -50,10 +51,13 @@ class NewTask:
     generated: bool = False
     # For a short stream entry: the bytes of the end of a generated key.
     key_end: bytes | None = None
+    options: AddOptions | None = None
 
     def to_bytes(self) -> bytes:
         """The task for another process, which sends it later. Everything in it is sealed."""
         kept = {name: getattr(self, name) for name in _KEPT}
+        if self.options is not None:
+            kept["options"] = self.options
         payload = None if self.payload is None else (self.payload.id, self.payload.data)
         texts = text_bytes(self.key), text_bytes(self.function_name)
         return pack((_FORMAT, *texts, kept, payload, self.fresh or self.is_repeat))

@@ -6,12 +6,13 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
-from docket.calls import CallFields, check_chunk_size
+from docket.calls import CallFields, check_chunk_size, with_options
 from docket.docket import Docket as AsyncDocket
 from docket.execution import Execution as AsyncExecution
 from docket.execution import ProgressEvent, StateEvent, TaskCall, TaskFunction
+from docket.storage.schema.requests import AddOptions
 
 from .execution import Execution
 from .pending_call import PendingCall, ScheduledAtOnce
@@ -126,15 +127,23 @@ class Docket(OperatorVerbs):
 
     @overload
     def add(
-        self, function: Callable[P, R], when: datetime | None = None, key: str | None = None
+        self,
+        function: Callable[P, R],
+        when: datetime | None = None,
+        key: str | None = None,
+        **options: Unpack[AddOptions],
     ) -> ScheduledAtOnce[P, R]: ...
     @overload
-    def add(self, function: str, when: datetime | None = None, key: str | None = None) -> Callable[..., Execution]: ...
+    def add(
+        self, function: str, when: datetime | None = None, key: str | None = None, **options: Unpack[AddOptions]
+    ) -> Callable[..., Execution]: ...
+    @with_options
     def add(
         self,
         function: TaskFunction | str,
         when: datetime | None = None,
         key: str | None = None,
+        **options: Unpack[AddOptions],
     ) -> Callable[..., Execution]:
         """Schedules a call: `docket.add(function, when, key)(*args, **kwargs)`.
 
@@ -143,31 +152,50 @@ class Docket(OperatorVerbs):
         or PayloadTooLarge for arguments that cannot be stored, ServerFull, or ServerUnreachable. In
         each case nothing was stored, unless the ServerUnreachable says `maybe_stored`.
         """
-        return self._pending_call(function, when, key, replace=False)
+        return PendingCall(
+            self._producer, CallFields(self._producer.unopened.registry, function, when, key, options, False)
+        )
 
     @overload
-    def replace(self, function: Callable[P, R], when: datetime, key: str) -> ScheduledAtOnce[P, R]: ...
+    def replace(
+        self, function: Callable[P, R], when: datetime, key: str, **options: Unpack[AddOptions]
+    ) -> ScheduledAtOnce[P, R]: ...
     @overload
-    def replace(self, function: str, when: datetime, key: str) -> Callable[..., Execution]: ...
-    def replace(self, function: TaskFunction | str, when: datetime, key: str) -> Callable[..., Execution]:
+    def replace(
+        self, function: str, when: datetime, key: str, **options: Unpack[AddOptions]
+    ) -> Callable[..., Execution]: ...
+    @with_options
+    def replace(
+        self, function: TaskFunction | str, when: datetime, key: str, **options: Unpack[AddOptions]
+    ) -> Callable[..., Execution]:
         """Schedules a call in place of the waiting task of that key. If the key has a run now, that
         run no longer counts. Raises as `add`."""
-        return self._pending_call(function, when, key, replace=True)
+        return PendingCall(
+            self._producer, CallFields(self._producer.unopened.registry, function, when, key, options, True)
+        )
 
     @overload
     def call(
-        self, function: Callable[P, Any], when: datetime | None = None, key: str | None = None
+        self,
+        function: Callable[P, Any],
+        when: datetime | None = None,
+        key: str | None = None,
+        **options: Unpack[AddOptions],
     ) -> Callable[P, TaskCall]: ...
     @overload
-    def call(self, function: str, when: datetime | None = None, key: str | None = None) -> Callable[..., TaskCall]: ...
+    def call(
+        self, function: str, when: datetime | None = None, key: str | None = None, **options: Unpack[AddOptions]
+    ) -> Callable[..., TaskCall]: ...
+    @with_options
     def call(
         self,
         function: TaskFunction | str,
         when: datetime | None = None,
         key: str | None = None,
+        **options: Unpack[AddOptions],
     ) -> Callable[..., TaskCall]:
         """A call to schedule later, with `add_many` or `replace_many`."""
-        return self._producer.unopened.call(function, when, key)
+        return self._producer.unopened.call(function, when, key, **options)
 
     def add_many(self, calls: Iterable[TaskCall], chunk_size: int | None = 1000) -> list[Execution]:
         """Schedules many calls, in chunks. Each call succeeds or fails on its own: an error marks
@@ -186,12 +214,6 @@ class Docket(OperatorVerbs):
         """As `add_many`, but replaces the waiting tasks of the keys. Of several calls with one key
         the last counts."""
         return self._handles(self._producer.schedule_many(calls, chunk_size, replace=True))
-
-    def _pending_call(
-        self, function: TaskFunction | str, when: datetime | None, key: str | None, *, replace: bool
-    ) -> PendingCall:
-        fields = CallFields(self._producer.unopened.registry, function, when, key, replace)
-        return PendingCall(self._producer, fields)
 
     def _handles(self, executions: list[AsyncExecution]) -> list[Execution]:
         return [Execution(self._producer, execution) for execution in executions]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 
 class Take(NamedTuple):
@@ -66,6 +66,12 @@ class Settle(NamedTuple):
     completed: Sequence[Any]
 
 
+class AddOptions(TypedDict, total=False):
+    """The options of `add`, `replace` and `call` beside the time and the key. A caller gives them
+    by keyword; between there and the script nobody copies them. The type of an option is a class
+    that msgpack can pack, or a union of such classes."""
+
+
 class NewCall(NamedTuple):
     """A row of enqueue."""
 
@@ -78,6 +84,8 @@ class NewCall(NamedTuple):
     attempt: int
     # For a generated key: the last 12 bytes of its UUID.
     key_end: bytes | None = None
+    # By name. A call without options has none.
+    options: AddOptions | None = None
 
 
 # Bits of the mode of a call. FRESH: the key is new, so the script need not read it.
