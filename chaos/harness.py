@@ -41,7 +41,7 @@ EXIT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Options:
-    """What to run."""
+    """The settings of one run."""
 
     seconds: float = 60.0
     seed: int = 1

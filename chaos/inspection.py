@@ -1,4 +1,4 @@
-"""What is on the server after the drain: the record of every task, and everything else."""
+"""Reads the server after the drain: the record of every task, and everything else."""
 
 from __future__ import annotations
 

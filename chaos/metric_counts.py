@@ -1,4 +1,4 @@
-"""What the metrics of this process have counted."""
+"""The counts of the metrics of this process."""
 
 from __future__ import annotations
 

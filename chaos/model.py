@@ -38,7 +38,7 @@ class Request:
 
     @property
     def how(self) -> str:
-        """What the answer was. A producer that died before the answer came does not know."""
+        """The answer to the request. A producer that died before the answer came does not know."""
         return self.answer["how"] if self.answer is not None else UNKNOWN
 
     @property
@@ -131,7 +131,7 @@ class Run:
 
     @property
     def claimed_at(self) -> float:
-        """The same on the monotonic clock."""
+        """The time on the monotonic clock."""
         return self.event.at - (self.event.wall - self.claimed_wall)
 
     @property
@@ -224,7 +224,7 @@ class Model:
         return {name: interruptions(name, self.faults, self.events) for name in self.processes}
 
     def interruptions_of(self, process: str) -> list[Interruption]:
-        """What may have taken its runs from this process."""
+        """The events that may have taken its runs from this process."""
         return self._interruptions.get(process, [])
 
     def interruption(self, run: Run, until: float) -> Interruption | None:

@@ -180,7 +180,7 @@ class Proxy:
             writer.close()
 
     def _refused(self, link: Link, data: bytes) -> bytes:
-        """The same commands, but each script in them answers with the refusal. The server says it,
+        """The commands, changed: each script in them answers with the refusal. The server says it,
         so that the answers to the other commands of the connection keep their order."""
         commands, link.incomplete = split(link.incomplete + data)
         refusal = self.refusal

@@ -1,4 +1,4 @@
-"""What a run showed, as text: counts, recovery
+"""The report of a run, as text: counts, recovery
 times, and violations with the events around them."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def judge(model: Model, rules: Iterable[Rule] = RULES) -> Verdict:
 
 
 def figures(verdict: Verdict, seed: int) -> dict[str, Any]:
-    """The same as `summary`, for other programs."""
+    """The content of `summary`, for other programs."""
     model = verdict.model
     return {
         "seed": seed,

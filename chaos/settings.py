@@ -23,7 +23,7 @@ RECORD_TTL = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class Settings:
-    """What one process needs to know."""
+    """The settings of one process."""
 
     folder: str
     url: str

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .adding import LateRequestsStored
 from .base import BrokenBuild
 from .clocks import CronByWorkerClock, DueTimesByWorkerClock
 from .leases import NoFence, NoRenewal, ReclaimWithoutCursor, RenewalWithoutOwnership
 from .letters import FailuresNotKept
 from .pauses import ClaimedWhilePaused, HeldInAnyOrder
+from .requests import LateRequestsStored
 from .runtimes import AbandonedThreadsForgotten, ChildrenOutliveWorkers, LostChildIsDone, TimeoutWaitsForThread
-from .settling import AcknowledgeFirst, RefusedAfterAdoption, SettleOnce
+from .settlements import AcknowledgeFirst, RefusedAfterAdoption, SettleOnce
 from .statistics import RetriesAsFailures
 
 BUILDS: dict[str, BrokenBuild] = {

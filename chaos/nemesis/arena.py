@@ -1,4 +1,4 @@
-"""What faults act on: the server, the places of
+"""The arena that faults act on: the server, the places of
 workers and producers, and a docket of their own."""
 
 from __future__ import annotations

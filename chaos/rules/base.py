@@ -10,7 +10,8 @@ from chaos.model import Model
 
 @dataclass(frozen=True)
 class Violation:
-    """What is wrong, when it was seen, and the task and the processes that it concerns."""
+    """A broken promise: what is wrong, when it was seen,
+    and the task and the processes that it concerns."""
 
     text: str
     at: float

@@ -66,7 +66,7 @@ def _healthy_and_idle(model: Model, begin: float, end: float) -> Iterable[str]:
 
 
 def the_metrics_balance(model: Model) -> Iterable[Violation]:
-    """What a process counted fits to what it did, if it lived to the end."""
+    """The counts of a process fit to what it did, if it lived to the end."""
     for process in model.processes.values():
         totals = next((e["totals"] for e in process.events if e.kind == "metrics"), None)
         if totals is None:

@@ -14,7 +14,7 @@ COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 
 
 class Producer(Protocol):
-    """What a kind of work uses to add its tasks. Each call writes the request into the history
+    """Adds the tasks of a kind of work. Each call writes the request into the history
     before it is sent, and the answer after it. The result says whether the server accepted it."""
 
     random: Random

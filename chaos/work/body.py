@@ -1,4 +1,4 @@
-"""What every task body does: it writes its start and its end into the history of its process."""
+"""The body of every task: it writes its start and its end into the history of its process."""
 
 from __future__ import annotations
 

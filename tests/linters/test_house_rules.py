@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lint import imports, paths, rooms, sizes, source, texts, words
+from lint import imports, names, paths, rooms, sizes, source, texts, words
 
 Package = Callable[..., None]
 
@@ -20,6 +20,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     monkeypatch.setattr(sizes, "EXCEPTIONS", {})
     monkeypatch.setattr(imports, "EXCEPTIONS", {})
     monkeypatch.setattr(rooms, "EXCEPTIONS", {})
+    monkeypatch.setattr(names, "EXCEPTIONS", {})
 
     def write(**files: str) -> None:
         for name, text in files.items():
@@ -176,3 +177,16 @@ def _ban(folder: Path, monkeypatch: pytest.MonkeyPatch, **banned: str) -> None:
     entries = "\n".join(f'{old} = "{new}"' for old, new in banned.items())
     (folder / "words.toml").write_text(f"[banned]\n{entries}\n")
     monkeypatch.setattr(words, "LIST", folder / "words.toml")
+
+
+def test_a_file_whose_name_is_an_activity_is_found(package: Package) -> None:
+    package(gathering_py="", late_listing_lua="", rings_py="")
+    assert list(names.check()) == [
+        f"docket/{name}: the name is an activity; use a noun" for name in ("gathering.py", "late_listing.lua")
+    ]
+
+
+@pytest.mark.parametrize("opening", ["What", "Who", "The same"])
+def test_a_docstring_that_begins_with_no_thing_is_found(package: Package, opening: str) -> None:
+    package(one_py=f'def work():\n    """{opening} is meant."""\n', two_py='"""Whatever, the samecase."""\n')
+    assert list(names.check()) == [f"docket/one.py:2: a docstring begins with {opening!r}; begin with the thing itself"]

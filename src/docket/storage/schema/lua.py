@@ -123,7 +123,7 @@ def _layouts() -> Mapping[str, Mapping[str, Field]]:
 
 
 def _inner(line: str, at: int) -> tuple[str, int]:
-    """What is between the bracket there and its counterpart, and the position behind that."""
+    """The text between the bracket there and its counterpart, and the position behind that."""
     open_ones = list[str]()
     for end, letter in enumerate(line[at:], at):
         if letter in _BRACKETS:
