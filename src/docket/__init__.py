@@ -81,11 +81,12 @@ if TYPE_CHECKING:
         run_async,
     )
     from docket.inspection.audit import AuditEntry, AuditPage
-    from docket.inspection.filters import Place, TaskFilter
+    from docket.inspection.filters import TaskFilter
     from docket.inspection.reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
     from docket.inspection.statistics import FunctionStats, Period, Stats
     from docket.ledger.history import FinishedRun
     from docket.model.histograms import Histogram
+    from docket.model.places import Place
     from docket.operator_verbs import CancelReport
     from docket.strikelist import StrikeList
     from docket.strikelist.pauses import Pause
@@ -189,7 +190,8 @@ _HOMES = {
     "Agenda": "agenda",
     **dict.fromkeys(("AuditEntry", "AuditPage"), "inspection.audit"),
     "CancelReport": "operator_verbs",
-    **dict.fromkeys(("Place", "TaskFilter"), "inspection.filters"),
+    "TaskFilter": "inspection.filters",
+    "Place": "model.places",
     "Disposition": "execution",
     "Docket": "docket",
     "Execution": "execution",

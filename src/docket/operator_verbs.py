@@ -14,7 +14,7 @@ from docket.errors import EmptyFilter
 from docket.execution import ExecutionState, TaskFunction
 from docket.execution.context import DocketContext
 from docket.inspection.audit import AuditPage, read_audit
-from docket.inspection.filters import GROUPS, Place, TaskFilter
+from docket.inspection.filters import GROUPS, TaskFilter
 from docket.inspection.functions import following_run
 from docket.inspection.history import LIMIT, Endings, read_history
 from docket.inspection.reasons import Reason
@@ -28,6 +28,7 @@ from docket.instrumentation.tracing import request_span
 from docket.ledger.audit import in_words
 from docket.ledger.history import FinishedRun
 from docket.ledger.tasks import Cancelled, Rescheduled
+from docket.model.places import Place
 from docket.model.times import from_ms, to_ms
 from docket.registry import name_of
 from docket.strikelist import LiteralOperator, Operator, Restore, Strike, StrikeInstruction

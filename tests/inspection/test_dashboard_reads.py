@@ -16,7 +16,6 @@ from docket import ConcurrencyLimit, Cron, Docket, Logged, Perpetual, Progress, 
 from docket.errors import NotPaused, NotPermitted
 from docket.inspection.audit import read_audit
 from docket.inspection.census import CensusTaker, read_census
-from docket.inspection.filters import Place
 from docket.inspection.functions import read_function, read_functions
 from docket.inspection.limits import read_limits
 from docket.inspection.reasons import as_plain
@@ -26,6 +25,7 @@ from docket.inspection.statistics import read_flow
 from docket.inspection.task import MomentKind, read_task_view
 from docket.inspection.workers import read_running, read_worker_views
 from docket.ledger.audit import acting_as
+from docket.model.places import Place
 from docket.testing import Clock
 from tests.running import at_work
 from tests.waiting import eventually

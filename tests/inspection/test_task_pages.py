@@ -11,9 +11,10 @@ from typing import Annotated
 import pytest
 
 from docket import ConcurrencyLimit, Docket, Logged, Worker
-from docket.inspection.filters import GROUPS, Place, TaskFilter, read_filter
+from docket.inspection.filters import GROUPS, TaskFilter, read_filter
 from docket.inspection.summaries import TaskSummary
 from docket.inspection.tasks import count_tasks, find_oldest, find_page
+from docket.model.places import Place
 from tests.running import at_work
 from tests.waiting import eventually
 

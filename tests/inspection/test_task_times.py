@@ -9,6 +9,7 @@ from docket.inspection.task import MomentKind, added_at, explain_wait, read_task
 from docket.model.task_keys import new_key
 from docket.model.times import to_ms
 from docket.storage.records import TaskRecord
+from docket.storage.schema import locations
 from docket.storage.schema.statistics import MINUTE_MS
 from tests.times import later
 
@@ -74,14 +75,16 @@ def test_a_key_that_somebody_made_long_before_is_not_the_time_of_the_add() -> No
 
 async def sample(docket: Docket, at: datetime, *counts: int) -> None:
     key, ms = docket.ledger.keys.stats_samples, int(to_ms(at))
-    text = " ".join(str(number) for number in (ms, *counts))
+    unfinished, running, ended, *others = counts
+    places = (f"{name}={count}" for name, count in zip(locations.COUNTED, others, strict=True))
+    text = " ".join([*(str(number) for number in (ms, unfinished, running, ended)), *places])
     await docket.ledger.server.ask(key.encode(), "ZADD", key.encode(), int(ms // MINUTE_MS), text.encode())
 
 
 async def test_what_a_task_had_to_wait_for(docket: Docket) -> None:
     due, started = NOON, NOON + timedelta(seconds=90)
     assert await explain_wait(docket, due, started) is None
-    # Unfinished, running, scheduled, parked, unknown, held, ended.
+    # Unfinished, running, ended, parked, unknown, held, scheduled.
     await sample(docket, NOON, 1204 + 16 + 3, 16, 0, 3, 0, 0, 0)
     await sample(docket, NOON + timedelta(minutes=1), 16 + 5, 16, 0, 0, 0, 5, 0)
     assert await explain_wait(docket, due, started) == (

@@ -13,7 +13,7 @@ import pytest
 from docket.ledger import Delivery, ProgressChange, SettleResult, Unwritten, WaitingFunctions, finish, unknown_function
 from docket.ledger.endings import Ending
 from docket.ledger.letters import Edited, Retried
-from docket.ledger.queries import Source, TaskQuery
+from docket.ledger.queries import SOURCES_BY_LOCATION, Source, TaskQuery
 from docket.ledger.tasks import Cancelled, Rescheduled
 from docket.model.states import ExecutionState
 from docket.storage.keys import text_bytes
@@ -319,7 +319,7 @@ async def _(ledger_client: LedgerClient) -> bytes:
     it as queued, and nothing changes it."""
     ledger = ledger_client.ledger
     record = await add_and_move_away(ledger_client)
-    for source in set(Source) - {Source.EVERY, Source.QUEUED}:
+    for source in (Source.RUNNING, *SOURCES_BY_LOCATION.values()):
         assert (await ledger.queries.find(source, TaskQuery(), None, 10, 10)).tasks == []
     counts, read, total = await ledger.queries.sample_by_function(10)
     assert (counts["f"].queued, read, total) == (1, 10, 1) or (counts["f"].queued, total) == (read, 1)

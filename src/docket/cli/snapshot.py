@@ -29,6 +29,7 @@ from docket.inspection.summaries import EndedTask
 from docket.ledger.fleet import worker_name
 from docket.ledger.queries import FoundTask, FunctionCount
 from docket.ledger.tasks import UnknownFunction
+from docket.model.places import RARE_PLACES, words_of
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms
 from docket.strikelist.pauses import Pause
@@ -178,12 +179,7 @@ def _in_words(view: SnapshotView) -> str:
         f"{census.queued:,} queued",
         f"{census.scheduled:,} scheduled",
     ]
-    if census.parked:
-        parts[1] += f" ({census.parked:,} waiting for a limit)"
-    if census.unknown:
-        parts[1] += f" ({census.unknown:,} with an unknown function)"
-    if census.held:
-        parts[1] += f" ({census.held:,} held)"
+    parts[1] += "".join(f" ({census.at(place):,} {words_of(place).now})" for place in RARE_PLACES if census.at(place))
     if census.dead:
         parts.append(f"{census.dead:,} dead letters")
     parts.append(f"{len(view.workers)} {'worker' if len(view.workers) == 1 else 'workers'}")
@@ -238,9 +234,7 @@ def _as_json(name: str, view: SnapshotView) -> dict[str, Any]:
             "running": census.running,
             "queued": census.queued,
             "scheduled": census.scheduled,
-            "waiting_for_a_limit": census.parked,
-            "unknown_function": census.unknown,
-            "held": census.held,
+            **{words_of(place).json: census.at(place) for place in RARE_PLACES},
             "dead_letters": census.dead,
         },
         "strikes": view.strikes,

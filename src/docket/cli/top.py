@@ -20,6 +20,7 @@ from docket.cli.top_screen import TopScreen
 from docket.docket import Docket
 from docket.inspection.live import LiveState, Observer
 from docket.inspection.statistics import failing
+from docket.model.places import RARE_PLACES, UNFINISHED_PLACES, Place, words_of
 
 app: typer.Typer = typer.Typer(add_completion=False)
 
@@ -115,8 +116,8 @@ async def _states(
 
 # Null while the server does not answer.
 _READ_FACTS = (
-    *("running", "ready", "waiting_for_a_limit", "unknown_function", "scheduled", "dead_letters", "held"),
-    *("unknown_functions", "recently_retried", "recently_failed", "failing"),
+    *(words_of(place).json for place in UNFINISHED_PLACES),
+    *("dead_letters", "unknown_functions", "recently_retried", "recently_failed", "failing"),
 )
 
 
@@ -125,9 +126,8 @@ def _facts(state: LiveState) -> dict[str, Any]:
     facts: dict[str, Any] = {"at": state.now.isoformat(), "trouble": state.trouble, "workers": len(state.workers)}
     facts |= dict.fromkeys(_READ_FACTS)
     if census is not None:
-        facts |= {"running": census.running, "ready": census.ready, "waiting_for_a_limit": census.parked}
-        facts |= {"unknown_function": census.unknown, "scheduled": census.scheduled, "dead_letters": census.dead}
-        facts |= {"held": census.held}
+        facts |= {words_of(place).json: census.at(place) for place in UNFINISHED_PLACES}
+        facts |= {"dead_letters": census.dead}
         facts |= {"unknown_functions": [function.name for function in state.unknown]}
     if state.recent is not None:
         facts |= {"recently_retried": state.recent.total.retried, "recently_failed": state.recent.total.failed}
@@ -139,6 +139,10 @@ def _facts(state: LiveState) -> dict[str, Any]:
     return facts | {"done_rate": rates.ended, "failed_rate": rates.failed, "added_rate": rates.added}
 
 
+# Rare places that have no words of their own in a line.
+_OTHERS = tuple(place for place in RARE_PLACES if place not in (Place.PARKED, Place.UNKNOWN_FUNCTION))
+
+
 def _line(state: LiveState) -> str:
     if state.trouble is not None:
         return printable(f"{datetime.now():%H:%M:%S}  no answer: {state.trouble}")
@@ -146,14 +150,14 @@ def _line(state: LiveState) -> str:
     assert census is not None
     unknown = f"  unknown {census.unknown:,} ({_names(state)})" if census.unknown else ""
     unknown += f"  retried {state.recent.total.retried:,} in 5m" if state.recent and state.recent.total.retried else ""
-    held = f"  held {census.held:,}" if census.held else ""
+    others = "".join(f"  {words_of(place).now} {census.at(place):,}" for place in _OTHERS if census.at(place))
     dead = f"  dead {census.dead:,}" if census.dead else ""
     measured = f"done {rates.ended:,.0f}/s  failed {rates.failed:,.0f}/s  added {rates.added:,.0f}/s"
     if state.refused is not None:
         measured = f"no rates: {state.refused}"
     return printable(
         f"{datetime.now():%H:%M:%S}  running {census.running:,}  ready {census.ready:,}  limited {census.parked:,}  "
-        f"scheduled {census.scheduled:,}  workers {len(state.workers)}  {measured}{held}{dead}{unknown}"
+        f"scheduled {census.scheduled:,}  workers {len(state.workers)}  {measured}{others}{dead}{unknown}"
     )
 
 

@@ -16,6 +16,7 @@ from docket.dependencies import format_duration
 from docket.docket import WorkerInfo
 from docket.inspection.live import LiveState, RecentFailure, Running
 from docket.inspection.statistics import Stats, failing
+from docket.model.places import RARE_PLACES, UNFINISHED_PLACES, Place, words_of
 from docket.model.times import from_ms
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -67,21 +68,18 @@ class TopScreen:
         return Group(line, Text(printable(f"no answer: {self._state.trouble}"), style="bold red", no_wrap=True))
 
 
+_STYLES = {Place.RUNNING: "cyan", Place.SCHEDULED: "magenta", Place.UNKNOWN_FUNCTION: "red"}
+
+
 def _counts(state: LiveState) -> RenderableType:
     census = state.census
     if census is None:
         return Text("…")
     parts = [
-        ("running", census.running, "cyan"),
-        ("ready", census.ready, "yellow"),
-        ("scheduled", census.scheduled, "magenta"),
+        (words_of(place).now, census.at(place), _STYLES.get(place, "yellow"))
+        for place in UNFINISHED_PLACES
+        if place not in RARE_PLACES or census.at(place)
     ]
-    if census.parked:
-        parts.insert(2, ("waiting for a limit", census.parked, "yellow"))
-    if census.held:
-        parts.append(("held", census.held, "yellow"))
-    if census.unknown:
-        parts.append(("with an unknown function", census.unknown, "red"))
     if census.dead:
         parts.append(("dead letters", census.dead, "red"))
     line = Text()

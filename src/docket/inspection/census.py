@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from docket.execution.context import DocketContext
 from docket.ledger.queries import CensusRow
 from docket.ledger.statistics import Row
+from docket.model.places import PlaceCounts
 from docket.model.times import from_ms
 
 from .statistics import FAILURES
@@ -34,20 +35,10 @@ class Rates:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Census:
+class Census(PlaceCounts):
     """How many tasks there are, by where they are, and how many workers, at one moment."""
 
     taken: datetime
-    running: int
-    # On a stream: the next free slot of a worker takes them.
-    ready: int
-    # Wait for a slot of a limit.
-    parked: int
-    # Wait for a worker that knows their function.
-    unknown: int
-    # Held by a pause.
-    held: int
-    scheduled: int
     # Dead letters, and those that did not fit since the docket exists.
     dead: int
     dropped: int
@@ -63,10 +54,6 @@ class Census:
     @property
     def unfinished(self) -> int:
         return self.running + self.queued + self.scheduled
-
-    @property
-    def queued(self) -> int:
-        return self.ready + self.parked + self.unknown + self.held
 
     @property
     def oldest_ready_seconds(self) -> float | None:
@@ -104,12 +91,7 @@ async def read_census(docket: DocketContext) -> Census:
 def _census(row: CensusRow, rates: Rates | None) -> Census:
     return Census(
         taken=from_ms(row.server_ms),
-        running=row.running,
-        ready=row.ready,
-        parked=row.parked,
-        unknown=row.unknown,
-        held=row.held,
-        scheduled=row.scheduled,
+        **{field.name: getattr(row, field.name) for field in fields(PlaceCounts)},
         dead=row.dead,
         dropped=row.dropped,
         limits=row.limits,

@@ -3,94 +3,21 @@ send them back."""
 
 from __future__ import annotations
 
-import enum
 import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 
-from docket.ledger.queries import Source
-from docket.model.states import ExecutionState
+from docket.model.places import QUEUED_PLACES, UNFINISHED_PLACES, Place
 from docket.model.times import duration_ms
-from docket.storage.schema.locations import HELD, IN_FRONT, IN_STREAM, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
 
-
-class Place(enum.StrEnum):
-    """Where a task is. READY, PARKED, UNKNOWN_FUNCTION and HELD are the state QUEUED."""
-
-    RUNNING = "running"
-    READY = "ready"
-    PARKED = "parked"
-    UNKNOWN_FUNCTION = "unknown_function"
-    HELD = "held"
-    SCHEDULED = "scheduled"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-    @property
-    def state(self) -> ExecutionState:
-        return _FACTS[self].state
-
-    @property
-    def is_finished(self) -> bool:
-        return self.state.finished
-
-
-@dataclass(frozen=True, slots=True)
-class _PlaceFacts:
-    """One place: the locations of its task records, where its tasks are listed, in the order of a
-    page, and the field of a census that counts them."""
-
-    state: ExecutionState
-    locations: tuple[int, ...] = ()
-    sources: tuple[Source, ...] = ()
-    counted: str | None = None
-    words: str | None = None
-
-
-_FACTS = {
-    Place.RUNNING: _PlaceFacts(ExecutionState.RUNNING, (), (Source.RUNNING,), "running"),
-    Place.READY: _PlaceFacts(ExecutionState.QUEUED, (IN_FRONT, IN_STREAM), (Source.FRONT, Source.STREAM), "ready"),
-    Place.PARKED: _PlaceFacts(
-        ExecutionState.QUEUED, (WAITING_FOR_SLOT,), (Source.PARKED,), "parked", "wait for a limit"
-    ),
-    Place.UNKNOWN_FUNCTION: _PlaceFacts(
-        ExecutionState.QUEUED, (UNKNOWN_FUNCTION,), (Source.UNKNOWN_FUNCTION,), "unknown", "function unknown"
-    ),
-    Place.HELD: _PlaceFacts(ExecutionState.QUEUED, (HELD,), (Source.HELD,), "held"),
-    Place.SCHEDULED: _PlaceFacts(ExecutionState.SCHEDULED, (SCHEDULED,), (Source.SCHEDULED,), "scheduled"),
-    Place.COMPLETED: _PlaceFacts(ExecutionState.COMPLETED),
-    Place.FAILED: _PlaceFacts(ExecutionState.FAILED),
-    Place.CANCELLED: _PlaceFacts(ExecutionState.CANCELLED),
-}
-SOURCES: tuple[tuple[Source, Place], ...] = tuple(
-    (source, place) for place, facts in _FACTS.items() for source in facts.sources
-)
-PLACES_BY_LOCATION: dict[int, Place] = {
-    location: place for place, facts in _FACTS.items() for location in facts.locations
-}
-
-
-def words_of(place: Place) -> str:
-    """The place as a page names it."""
-    return _FACTS[place].words or place.value
-
-
-def count_at(place: Place, census: object) -> int | None:
-    """The number of tasks there, in a census. None for finished tasks, which it does not count."""
-    name = _FACTS[place].counted
-    return None if name is None else getattr(census, name)
-
-
-_QUEUED = frozenset(place for place in Place if place.state is ExecutionState.QUEUED)
 # The words of a filter for several places.
 GROUPS: dict[str, frozenset[Place]] = {
-    "queued": _QUEUED,
-    "waiting": _QUEUED | {Place.SCHEDULED},
-    "unfinished": frozenset(place for place in Place if not place.is_finished),
-    "finished": frozenset(place for place in Place if place.is_finished),
+    "queued": frozenset(QUEUED_PLACES),
+    "waiting": frozenset(QUEUED_PLACES) | {Place.SCHEDULED},
+    "unfinished": frozenset(UNFINISHED_PLACES),
+    "finished": frozenset(Place) - frozenset(UNFINISHED_PLACES),
 }
 UNFINISHED = GROUPS["unfinished"]
 

@@ -13,12 +13,14 @@ from docket.errors import Undecodable
 from docket.ledger import Ending, Ledger, TaskStatus, read_ending
 from docket.ledger.fleet import worker_name
 from docket.ledger.queries import MOST_CALLS, MOST_KEYS, FinishedRow, FoundTask, TaskQuery
+from docket.model.places import Place
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms, to_ms
 from docket.storage.keys import bytes_text
 from docket.storage.records import RunRecord, TaskRecord
+from docket.storage.schema.locations import LOCATIONS
 
-from .filters import PLACES_BY_LOCATION, Place, TaskFilter
+from .filters import TaskFilter
 
 if TYPE_CHECKING:
     pass
@@ -51,9 +53,12 @@ class TaskSummary:
     limits: tuple[str, ...] = ()
 
 
+_PLACES = {location.number: location.place for location in LOCATIONS}
+
+
 def place_of(task: TaskRecord, *, is_running: bool) -> Place:
     """Where an unfinished task is. A location that only a newer release knows counts as ready."""
-    return Place.RUNNING if is_running else PLACES_BY_LOCATION.get(task.location, Place.READY)
+    return Place.RUNNING if is_running else _PLACES.get(task.location, Place.READY)
 
 
 def found_summary(found: FoundTask, place: Place) -> TaskSummary:

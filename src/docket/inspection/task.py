@@ -17,12 +17,12 @@ from docket.execution.progress import read_progress
 from docket.ledger import FailedAttempt, TaskStatus, read_ending, read_failed_attempts
 from docket.ledger.letters import finished_record
 from docket.ledger.statistics import Sample
+from docket.model.places import RARE_PLACES, Place, words_of
 from docket.model.states import ExecutionState
 from docket.model.times import from_ms, to_ms
 from docket.storage.records import FinishedRecord, TaskRecord
 from docket.storage.schema.statistics import MINUTE_MS
 
-from .filters import Place
 from .reasons import Reason, as_plain
 from .results import ResultView, read_result, traceback_in_letter, traceback_of
 from .summaries import place_of
@@ -80,13 +80,9 @@ def _in_words(samples: Sequence[Sample], minutes: int) -> str:
     busiest = max(samples, key=lambda sample: sample.ready)
     ready = "no task was" if not busiest.ready else "1 task was" if busiest.ready == 1 else f"{busiest.ready:,} were"
     words = [f"{ready} ready and {busiest.running or 'none'} ran"]
-    for count, what in (
-        (max(sample.parked for sample in samples), "waited for a limit"),
-        (max(sample.held for sample in samples), "were held by a pause"),
-        (max(sample.unknown for sample in samples), "waited for a worker that knows their function"),
-    ):
-        if count:
-            words.append(f"{count:,} {what}")
+    for place in RARE_PLACES:
+        if count := max(sample.at(place) for sample in samples):
+            words.append(f"{count:,} {words_of(place).past}")
     sentence = f"On the docket at that time: {', '.join(words)}."
     missing = minutes - len(samples)
     if missing >= _GAP_MINUTES:

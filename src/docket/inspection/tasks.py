@@ -15,10 +15,12 @@ from datetime import datetime, timedelta
 from docket.errors import Undecodable
 from docket.execution.context import DocketContext
 from docket.ledger.history import FinishedRun
-from docket.ledger.queries import CensusRow, Source, TaskQuery, Walk
+from docket.ledger.queries import SOURCES_BY_LOCATION, CensusRow, Source, TaskQuery
+from docket.model.places import Place
 from docket.model.times import duration_ms
+from docket.storage.schema.locations import LOCATIONS, Walk
 
-from .filters import SOURCES, Place, TaskFilter, count_at, is_entry_id, is_scan_cursor
+from .filters import TaskFilter, is_entry_id, is_scan_cursor
 from .summaries import (
     EndedTask,
     TaskSummary,
@@ -130,8 +132,13 @@ DEFAULT_SIZE, MOST_TASKS = 50, 500
 PATIENCE = timedelta(milliseconds=60)
 # How many tasks one script call reads, if a filter compares them.
 _READ_AT_ONCE = 400
+# Where a page reads unfinished tasks, in this sequence.
+_SOURCES = (
+    (Source.RUNNING, Place.RUNNING),
+    *((SOURCES_BY_LOCATION[location.number], location.place) for location in LOCATIONS),
+)
 # Finished tasks come last: those of the history, then all others.
-_HISTORY_STAGE, _RECORDS_STAGE = len(SOURCES), len(SOURCES) + 1
+_HISTORY_STAGE, _RECORDS_STAGE = len(_SOURCES), len(_SOURCES) + 1
 # What a cursor may have for each stage: the scripts rely on it.
 _SCORE_TEXT = re.compile(rb"(-?\d{1,20}(\.\d{1,20})?(e[+-]?\d{1,3})? .*)?", re.DOTALL)
 
@@ -153,7 +160,7 @@ def _is_run(within: bytes) -> bool:
 
 
 _CHECKS = {Walk.SCAN: _is_scan, Walk.ENTRIES: _is_entry, Walk.SCORES: _is_score}
-_WITHIN = (*(_CHECKS[source.walk] for source, _ in SOURCES), _is_run, _is_scan)
+_WITHIN = (*(_CHECKS[source.walk] for source, _ in _SOURCES), _is_run, _is_scan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -254,7 +261,7 @@ class _Reader:
             return await self._read_history(at)
         if at.stage == _RECORDS_STAGE:
             return await self._read_records(at)
-        source, place = SOURCES[at.stage]
+        source, place = _SOURCES[at.stage]
         if place not in self._filter.places or (self._filter.worker and place is not Place.RUNNING):
             return self._next(at)
         read = _READ_AT_ONCE if self._filter.compares else self._left
@@ -308,7 +315,7 @@ def _query(filter: TaskFilter, now_ms: float) -> TaskQuery:
 def _total(filter: TaskFilter, counts: CensusRow) -> int | None:
     if any(place.is_finished for place in filter.places):
         return None
-    return sum(count_at(place, counts) or 0 for place in filter.places)
+    return sum(counts.at(place) for place in filter.places)
 
 
 async def _find_one(docket: DocketContext, filter: TaskFilter, now_ms: float) -> TaskSummary | None:

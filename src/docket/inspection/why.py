@@ -17,14 +17,24 @@ from docket.ledger.facts import Delay, FullLimit, TaskFacts
 from docket.ledger.fleet import worker_name
 from docket.ledger.letters import BuriedChain, finished_record
 from docket.model.histograms import Histogram
+from docket.model.places import words_of
 from docket.model.states import ExecutionState
 from docket.model.texts import escaped
 from docket.model.times import format_duration, from_ms
 from docket.storage.records import FinishedRecord, TaskRecord
-from docket.storage.schema.locations import HELD, SCHEDULED, UNKNOWN_FUNCTION, WAITING_FOR_SLOT
+from docket.storage.schema.locations import (
+    HELD,
+    IN_FRONT,
+    IN_STREAM,
+    LAST_LOCATION,
+    SCHEDULED,
+    UNKNOWN_FUNCTION,
+    WAITING_FOR_SLOT,
+)
 from docket.storage.schema.records import RECORD_VERSION
 
 from .reasons import BlockingLimit, Reason, ReasonCode, SlotHolder
+from .summaries import place_of
 
 
 async def find_reason(docket: DocketContext, key: str) -> Reason:
@@ -264,7 +274,7 @@ class _Causes(_ReasonWriter):
 
     def _unreadable(self, task: TaskRecord) -> Iterator[Reason]:
         newer, envelope = None, self._facts.envelope
-        if task.location > HELD:
+        if task.location > LAST_LOCATION:
             newer = f"location {task.location}"
         elif task.version != RECORD_VERSION:
             newer = f"a record of version {task.version}"
@@ -478,7 +488,9 @@ class _Causes(_ReasonWriter):
             return
         if task.location == HELD and facts.hold is None:
             yield self._unreachable()
-        if task.location >= HELD:
+        if task.location not in (IN_FRONT, IN_STREAM):
+            if HELD < task.location <= LAST_LOCATION:
+                yield self._elsewhere(task)
             return
         if facts.suspect is not None and (facts.has_position or facts.delivery is not None):
             yield self._suspect(task)
@@ -510,6 +522,13 @@ class _Causes(_ReasonWriter):
         else:
             words = f"Worker {worker!r} received the task and has no lease: another worker will take the task over."
         return self._reason(ReasonCode.DELIVERED, words, worker=worker, since=from_ms(since_ms))
+
+    def _elsewhere(self, task: TaskRecord) -> Reason:
+        """The reason for a location that has no words of its own here."""
+        at_ms = self._facts.time_ms("at")
+        code = ReasonCode.NOT_ADMITTED if at_ms is None else ReasonCode.NOT_DUE
+        words = f"The task is {words_of(place_of(task, is_running=False)).now}."
+        return self._reason(code, words, due=None if at_ms is None else from_ms(at_ms))
 
     def _unreachable(self) -> Reason:
         words = "The task is ready, but no worker can find it: the next sweep of the leader puts it back."

@@ -3,13 +3,13 @@ request blocks the server for more than a few milliseconds."""
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from docket.codec.payloads import shown_arguments
+from docket.model.places import PlaceCounts
 from docket.model.states import STATE_NUMBERS, ExecutionState
 from docket.storage.keys import bytes_text, segment, text_bytes
 from docket.storage.records import (
@@ -23,13 +23,14 @@ from docket.storage.records import (
     read_task,
 )
 from docket.storage.schema import locations
+from docket.storage.schema.locations import Walk
 from docket.storage.schema.records import APART
 
 from .calls import Area, ScriptCalls
 from .facts import TaskFacts
 from .letters import BuriedChain, read_buried_chain
 from .payloads import PayloadStore
-from .statistics import PlaceCounts, Row, read_fields
+from .statistics import Row, counts_by_field, read_fields
 
 # The most tasks that one script call reads, and roughly
 # the most bytes, because arguments may be large.
@@ -50,36 +51,27 @@ _READ_AT_ONCE, _OF_A_BUCKET = 240, 20
 _CHAINS_AT_ONCE = 200
 
 
-class Walk(enum.Enum):
-    """How a source is read, and so what its cursors are: SCAN is a hash, in no order and without an
-    end within a page; ENTRIES is a stream; SCORES is a sorted set, with a score and a name."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where unfinished tasks are listed: a location, or one of the sources below."""
 
-    SCAN = enum.auto()
-    ENTRIES = enum.auto()
-    SCORES = enum.auto()
+    number: int
+    walk: Walk = Walk.SCAN
 
-
-class Source(enum.IntEnum):
-    """Where unfinished tasks are listed."""
-
-    RUNNING = locations.RUNNING_TASKS
-    FRONT = locations.IN_FRONT
-    STREAM = locations.IN_STREAM
-    PARKED = locations.WAITING_FOR_SLOT
-    UNKNOWN_FUNCTION = locations.UNKNOWN_FUNCTION
-    HELD = locations.HELD
-    SCHEDULED = locations.SCHEDULED
+    RUNNING: ClassVar[Source]
+    SCHEDULED: ClassVar[Source]
     # The records themselves, in no order: also tasks that no other source has, because only a
     # newer release knows where they wait.
-    EVERY = locations.EVERY_TASK
+    EVERY: ClassVar[Source]
     # The same, but only tasks of the state QUEUED.
-    QUEUED = locations.QUEUED_TASKS
+    QUEUED: ClassVar[Source]
 
-    @property
-    def walk(self) -> Walk:
-        if self in (Source.FRONT, Source.STREAM):
-            return Walk.ENTRIES
-        return Walk.SCORES if self in (Source.UNKNOWN_FUNCTION, Source.SCHEDULED) else Walk.SCAN
+
+SOURCES_BY_LOCATION = {location.number: Source(location.number, location.walk) for location in locations.LOCATIONS}
+Source.RUNNING = Source(locations.RUNNING_TASKS)
+Source.SCHEDULED = SOURCES_BY_LOCATION[locations.SCHEDULED]
+Source.EVERY = Source(locations.EVERY_TASK)
+Source.QUEUED = Source(locations.QUEUED_TASKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +178,11 @@ class FinishedRows:
     cursor: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CensusRow(PlaceCounts):
     """The counts of one moment."""
 
+    unfinished: int
     server_ms: float
     # Dead letters, and those that did not fit (`Docket(keep_failures=…)`) since the docket exists.
     dead: int
@@ -276,7 +269,7 @@ class Queries(Area):
         """Reads at most `most_read` tasks of a source. If the source has no order, it may find more
         than `most`."""
         following, examined, bytes_read, *rows = await self._calls.run_script(
-            "find_tasks", (int(source), cursor or b"", most, most_read, int(with_calls), query.row())
+            "find_tasks", (source.number, cursor or b"", most, most_read, int(with_calls), query.row())
         )
         found = [
             FoundTask(
@@ -446,13 +439,22 @@ def _as_pattern(text: str) -> str:
 
 def _read_census_row(reply: Sequence[Any]) -> CensusRow:
     """The census that the script has answered with."""
-    oldest, workers, stopping, slots = reply[10:14]
-    oldest_ms = float(oldest.partition(b"-")[0]) if oldest else None
+    now, unfinished, running, counted, dead, dropped, limits, oldest, workers, stopping, slots, *found = reply
     minutes: dict[int, Row] = {}
-    for i in range(14, len(reply), 2):
-        total = minutes.setdefault(reply[i], Row())
-        for _, row in read_fields(reply[i + 1]):
+    for i in range(0, len(found), 2):
+        total = minutes.setdefault(found[i], Row())
+        for _, row in read_fields(found[i + 1]):
             total.add(row)
-    now, unfinished, running, scheduled, parked, unknown, held, dead, dropped, limits = reply[:10]
-    counts = (unfinished, running, scheduled, parked, unknown, held)
-    return CensusRow(*counts, now, dead, dropped, limits, oldest_ms, workers, stopping, slots, minutes)
+    return CensusRow(
+        **counts_by_field(unfinished, running, dict(zip(locations.COUNTED, counted, strict=True))),
+        unfinished=unfinished,
+        server_ms=now,
+        dead=dead,
+        dropped=dropped,
+        limits=limits,
+        oldest_ready_ms=float(oldest.partition(b"-")[0]) if oldest else None,
+        workers=workers,
+        stopping=stopping,
+        slots=slots,
+        minutes=minutes,
+    )

@@ -11,8 +11,10 @@ from typing import Any, cast
 
 from docket.codec.packing import unpack_row
 from docket.model.histograms import BOUNDS, BUCKETS, Histogram
+from docket.model.places import PlaceCounts, words_of
 from docket.model.states import KINDS_BY_NUMBER, MEASURE_KEYS, NO_MEASURES, EndingKind, Measures
 from docket.storage.keys import bytes_text, text_bytes
+from docket.storage.schema import locations
 from docket.storage.schema.statistics import (
     FUNCTION_FIELD,
     KIND_CELL,
@@ -95,38 +97,24 @@ class StoredRow:
     row: Mapping[int, float]
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceCounts:
-    """How many unfinished tasks there were, by where they were: `unknown` ones wait for a worker
-    that knows their function, `held` ones are held by a pause."""
-
-    unfinished: int
-    running: int
-    scheduled: int
-    parked: int
-    unknown: int
-    held: int
-
-    @property
-    def ready(self) -> int:
-        others = self.running + self.scheduled + self.parked + self.unknown + self.held
-        return max(self.unfinished - others, 0)
-
-    @property
-    def queued(self) -> int:
-        return self.ready + self.parked + self.unknown + self.held
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sample(PlaceCounts):
     """The tasks at one moment, and how many endings its minute had so far."""
 
+    unfinished: int
     at_ms: float
     ended: int
 
     @property
     def minute(self) -> int:
         return int(self.at_ms // MINUTE_MS)
+
+
+def counts_by_field(unfinished: int, running: int, counted: Mapping[str, int]) -> dict[str, int]:
+    """The fields of `PlaceCounts`. `counted` has the tasks of each location but those that are
+    ready, by its file; also of locations that only a newer release knows."""
+    found = {words_of(locations.PLACES[file]).field: counted[file] for file in locations.COUNTED}
+    return found | {"running": running, "ready": max(unfinished - running - sum(counted.values()), 0)}
 
 
 class Statistics(Area):
@@ -180,10 +168,14 @@ def read_fields(fields: Sequence[bytes]) -> Iterator[tuple[str, Mapping[int, flo
 
 def _read_sample(data: bytes) -> Sample | None:
     values = data.split(b" ")
-    if len(values) < 8 or not all(value.isdigit() and len(value) < 17 for value in values):
+    named = {name: value for name, _, value in (item.partition(b"=") for item in values[4:])}
+    if len(values) < 4 or not all(value.isdigit() and len(value) < 17 for value in (*values[:4], *named.values())):
         return None
-    at, unfinished, running, scheduled, parked, unknown, held, ended = (int(value) for value in values[:8])
-    return Sample(unfinished, running, scheduled, parked, unknown, held, at, ended)
+    counted = {bytes_text(name): int(value) for name, value in named.items()}
+    if not counted.keys() >= set(locations.COUNTED):
+        return None
+    at, unfinished, running, ended = (int(value) for value in values[:4])
+    return Sample(**counts_by_field(unfinished, running, counted), unfinished=unfinished, at_ms=at, ended=ended)
 
 
 def _function(stored: bytes) -> str:

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from docket._aio import cancel_and_wait
 from docket.errors import DocketError
 from docket.execution.waiting import listening
+from docket.model.places import UNFINISHED_PLACES, words_of
 
 from .dashboard import Dashboard
 from .page_request import PageRequest, WebPage
@@ -108,8 +109,8 @@ def _counts(tick: CensusReading) -> str:
     census = tick.census
     counts: dict[str, Any] = {"trouble": tick.trouble}
     if census is not None:
-        names = ("running", "ready", "queued", "parked", "scheduled", "held", "unknown", "dead", "workers")
-        counts |= {name: getattr(census, name) for name in names}
+        counts |= {words_of(place).field: census.at(place) for place in UNFINISHED_PLACES}
+        counts |= {"queued": census.queued, "dead": census.dead, "workers": census.workers}
     return json.dumps(counts)
 
 

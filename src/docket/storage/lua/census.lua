@@ -2,11 +2,10 @@
 -- endings of the last minutes. Its cost does not grow with the number of tasks.
 -- ARGV[2]: msgpack {the minute that the caller has
 --   read last, or -1; with the slots of limits (0/1)}.
--- Returns: server ms, unfinished, running, scheduled, parked, waiting for a worker that knows their
---   function, held, dead letters, letters that did not fit, limits in use, id of the oldest ready
---   entry or false, workers, workers that are stopping, slots of limits in use (0 unless
---   requested); then per minute, from the one that the caller has read last to this one: its
---   number, list of fields and rows.
+-- Returns: server ms, unfinished, running, the counts of the locations (`COUNTED`), dead letters,
+--   letters that did not fit, limits in use, id of the oldest ready entry or false, workers,
+--   workers that are stopping, slots of limits in use (0 unless requested); then per minute, from
+--   the one that the caller has read last to this one: its number, list of fields and rows.
 -- uses: keys, placement, fleet, locations
 local last_minute, with_slots = unpack(cmsgpack.unpack(ARGV[2]))
 local MOST_MINUTES, MOST_LIMITS = 2, 1000
@@ -25,8 +24,7 @@ for i, limit in ipairs(with_slots == 1 and call('HKEYS', LIMITS) or {}) do
 end
 local now = server_ms()
 local workers = call('EXISTS', LEASES) == 1 and workers_with_lease() or 0
-local parked, unknown, held, scheduled = unpack(count_locations())
-local answer = {now, call('HLEN', TASKS), call('HLEN', RUNNING), scheduled, parked, unknown, held,
+local answer = {now, call('HLEN', TASKS), call('HLEN', RUNNING), count_locations(),
   call('ZCARD', LETTERS) + call('ZCARD', DEAD), number_in(call('HGET', LETTER_COUNTS, 'dropped'), 0), call('HLEN', LIMITS),
   oldest_ready(STREAM) or oldest_ready(FRONT), workers, call('SCARD', STOPPING), slots}
 local minute = math.floor(now / MINUTE_MS)

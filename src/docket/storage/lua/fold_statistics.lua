@@ -31,9 +31,9 @@ local function take_sample()
     end
   end
   permit_when_full()
-  local parked, unknown, held, scheduled = unpack(count_locations())
-  local sample = {now, call('HLEN', TASKS), call('HLEN', RUNNING), scheduled, parked, unknown, held, ended}
+  local sample = {now, call('HLEN', TASKS), call('HLEN', RUNNING), ended}
   for i, value in ipairs(sample) do sample[i] = string.format('%.0f', value) end
+  for i, count in ipairs(count_locations()) do sample[#sample + 1] = COUNTED[i] .. '=' .. string.format('%.0f', count) end
   call('ZADD', STATS_SAMPLES, minute, table.concat(sample, ' '))
   call('ZREMRANGEBYRANK', STATS_SAMPLES, 0, -MOST_SAMPLES - 1)
   call('PEXPIRE', STATS_SAMPLES, SAMPLES_MS)

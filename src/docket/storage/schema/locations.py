@@ -3,11 +3,24 @@ dispatch to the functions of these files (docs/design/state-machine.md)."""
 
 from __future__ import annotations
 
+import enum
 from typing import NamedTuple
+
+from docket.model.places import Place
 
 # The numbers in task records: the schedule, the stream, parked (waiting for a limit's slot), the
 # front stream, waiting for a worker that knows the function, held by a pause.
 SCHEDULED, IN_STREAM, WAITING_FOR_SLOT, IN_FRONT, UNKNOWN_FUNCTION, HELD = range(6)
+
+
+class Walk(enum.Enum):
+    """How pages of tasks are read, and so what their cursors are: SCAN is a hash, in no order and
+    without an end within a page; ENTRIES is a stream; SCORES is a sorted set, with a score and a
+    name."""
+
+    SCAN = enum.auto()
+    ENTRIES = enum.auto()
+    SCORES = enum.auto()
 
 
 class Location(NamedTuple):
@@ -16,20 +29,19 @@ class Location(NamedTuple):
     number: int
     # The file in `lua/locations`, whose functions end with this name.
     file: str
-    # Where people see its tasks: a value of `Place` (inspection/filters.py).
-    place: str
-    # The server reads a page of its tasks as it likes, and cannot end it before its count.
-    is_scanned: bool = False
+    # Where people see its tasks.
+    place: Place
+    walk: Walk
 
 
 # In the sequence of a list of all tasks.
 LOCATIONS = (
-    Location("IN_FRONT", IN_FRONT, "ready", "ready"),
-    Location("IN_STREAM", IN_STREAM, "ready", "ready"),
-    Location("WAITING_FOR_SLOT", WAITING_FOR_SLOT, "parked", "parked", is_scanned=True),
-    Location("UNKNOWN_FUNCTION", UNKNOWN_FUNCTION, "unknown_function", "unknown_function"),
-    Location("HELD", HELD, "held", "held", is_scanned=True),
-    Location("SCHEDULED", SCHEDULED, "scheduled", "scheduled"),
+    Location("IN_FRONT", IN_FRONT, "ready", Place.READY, Walk.ENTRIES),
+    Location("IN_STREAM", IN_STREAM, "ready", Place.READY, Walk.ENTRIES),
+    Location("WAITING_FOR_SLOT", WAITING_FOR_SLOT, "parked", Place.PARKED, Walk.SCAN),
+    Location("UNKNOWN_FUNCTION", UNKNOWN_FUNCTION, "unknown_function", Place.UNKNOWN_FUNCTION, Walk.SCORES),
+    Location("HELD", HELD, "held", Place.HELD, Walk.SCAN),
+    Location("SCHEDULED", SCHEDULED, "scheduled", Place.SCHEDULED, Walk.SCORES),
 )
 # A location above is one of a newer release: its workers handle the task, and no script here
 # changes its record.
@@ -51,8 +63,10 @@ FUNCTIONS = {
     # Notes facts for `docket why`.
     "explain": "key, task, why",
 }
-# The files with `count_<file>()`: the sequence of the counts that `count_locations()` returns.
+# The files with `count_<file>()`: the sequence of the counts that `count_locations()` returns. All
+# other unfinished tasks run or are ready.
 COUNTED = tuple(file for file in FILES if file != "ready")
+PLACES = {location.file: location.place for location in LOCATIONS}
 
 
 def functions(files: dict[str, frozenset[str]]) -> str:

@@ -53,7 +53,9 @@ def _definitions(name: str, value: object) -> dict[str, str]:
             members = sorted(cast("frozenset[int]", value))
             return {name: f"{{{', '.join(f'[{member}] = true' for member in members)}}}"}
         case tuple():
-            return {name: f"{{{', '.join(map(str, cast('tuple[object, ...]', value)))}}}"}
+            members = cast("tuple[object, ...]", value)
+            texts = (_quoted(member.encode()) if isinstance(member, str) else str(member) for member in members)
+            return {name: f"{{{', '.join(texts)}}}"}
         case _:
             return {}
 

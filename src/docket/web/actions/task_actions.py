@@ -9,7 +9,8 @@ from typing import Any
 
 from docket.errors import TaskNotFound
 from docket.execution import Disposition
-from docket.inspection.filters import Place, read_filter
+from docket.inspection.filters import read_filter
+from docket.model.places import Place
 from docket.operator_verbs import OperatorVerbs
 from docket.web.guards import Role
 from docket.web.problems import Refused

@@ -19,17 +19,14 @@ from docket.docket import Docket
 from docket.inspection.statistics import FunctionStats, Period
 from docket.inspection.why import limit_names
 from docket.model.histograms import Histogram
+from docket.model.places import RARE_PLACES, words_of
 from docket.model.texts import escaped
 from docket.model.times import from_ms
 from docket.web.charts import HeatMap, Tick, heat_map
 from docket.web.charts.heat_map import TimedHistogram
 from docket.web.charts.scales import coordinate
 
-_PLACES = {
-    "parked": "waits for a limit",
-    "unknown_function": "function unknown",
-    "held": "held",
-}
+_PLACES = {place.value: words_of(place).one for place in RARE_PLACES}
 
 
 def duration(value: float | timedelta | None) -> str:

@@ -8,9 +8,10 @@ from collections import Counter
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from docket.inspection.filters import Place, TaskFilter
+from docket.inspection.filters import TaskFilter
 from docket.inspection.schedule import Upcoming, read_upcoming
 from docket.inspection.tasks import find_page
+from docket.model.places import Place
 from docket.web.charts import Strip, hue, strip
 from docket.web.page_request import PageRequest, WebPage
 

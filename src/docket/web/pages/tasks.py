@@ -8,13 +8,12 @@ from typing import Any
 from starlette.responses import Response
 
 from docket.inspection.census import Census, read_census
-from docket.inspection.filters import GROUPS, UNFINISHED, Place, TaskFilter, count_at, read_filter, words_of
+from docket.inspection.filters import GROUPS, UNFINISHED, TaskFilter, read_filter
 from docket.inspection.tasks import find_page
+from docket.model.places import RARE_PLACES, Place, words_of
 from docket.web.page_request import PageRequest, WebPage
 
 SIZE = 50
-# A place that is nearly always empty is shown when it is not.
-_RARE = GROUPS["queued"] - {Place.READY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,7 @@ async def answer(page_request: PageRequest) -> Response:
     text = page_request.query.get("q", "").strip()
     census = await read_census(page_request.docket)
     context: dict[str, Any] = {"q": text, "census": census, "now": census.taken, "problem": None, "found": None}
+    context["places"] = tuple(Place)
     try:
         chosen = read_filter(text)
         context["found"] = await find_page(
@@ -46,7 +46,7 @@ async def answer(page_request: PageRequest) -> Response:
 def _chips(chosen: TaskFilter, census: Census) -> list[Chip]:
     groups: list[tuple[str, str, frozenset[Place], int | None]] = [
         ("unfinished", "unfinished", UNFINISHED, census.unfinished),
-        *((place, words_of(place), frozenset((place,)), count_at(place, census)) for place in Place),
+        *((place, words_of(place).many, frozenset((place,)), _count(place, census)) for place in Place),
         ("finished", "finished", GROUPS["finished"], None),
     ]
     return [
@@ -58,8 +58,12 @@ def _chips(chosen: TaskFilter, census: Census) -> list[Chip]:
             chosen.places == places,
         )
         for name, words, places, count in groups
-        if count != 0 or name not in _RARE or chosen.places == places
+        if count != 0 or name not in RARE_PLACES or chosen.places == places
     ]
+
+
+def _count(place: Place, census: Census) -> int | None:
+    return None if place.is_finished else census.at(place)
 
 
 PAGE = WebPage("tasks", answer, "Tasks")
