@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import sys
 
-from lint import comments, imports, names, paths, prose, rooms, sizes, sync_verbs, texts, words
+from lint import comments, imports, names, paths, prose, rooms, sizes, sync_verbs, texts, twins, words
 
 
 def main() -> int:
-    rules = (sizes, rooms, imports, names, words, texts, paths, prose, comments, sync_verbs)
+    rules = (sizes, rooms, imports, names, words, texts, paths, prose, comments, sync_verbs, twins)
     findings = [finding for rule in rules for finding in rule.check()]
     for finding in findings:
         print(finding, file=sys.stderr)

@@ -95,6 +95,7 @@ class Scheduler:
 
     # One call
 
+    # twin of: send (caller_adds.py)
     async def schedule(self, execution: Execution, replace: bool, prepared: Prepared | None = None) -> None:
         """Schedules a call. `prepared`: its task, if it was prepared before, in another thread."""
         self._declare()
@@ -113,6 +114,7 @@ class Scheduler:
             raise self._truth(execution, task, error) from None
         self.note(execution, result, replace)
 
+    # twin of: add (scheduler.py)
     def prepare(self, execution: Execution, replace: bool) -> NewTask:
         """The call as a sealed task, which can be sent later, by any process. Safe to call from any
         thread. Raises Unserializable or PayloadTooLarge if the arguments cannot be stored."""
@@ -233,6 +235,7 @@ class Scheduler:
         last_function: TaskFunction | None = None
         last_name, last_context, size, seal = "", None, 0, docket.payloads.call_sealer("", None, None)
 
+        # twin of: prepare (scheduler.py)
         def add(batch: Batch, execution: Execution) -> bool:
             nonlocal last_function, last_name, last_context, size, seal
             if execution.key_use is not FRESH or execution.attempt != 1:

@@ -86,6 +86,7 @@ class Payloads:
 
     # Calls
 
+    # twin of: call_sealer (payloads.py)
     def seal_call(
         self,
         key: str,
@@ -106,6 +107,7 @@ class Payloads:
             return head + body
         return self._sealer.seal(CALL, call_address(key, function_name), head, body)
 
+    # twin of: seal_call (payloads.py)
     def call_sealer(
         self,
         function_name: str,

@@ -37,8 +37,9 @@ class PickleCodec:
     name = "pickle"
     runs_code = True
 
+    # twin of: _encode (pickle_codec.py)
     def encode_call(self, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        # The same as `_encode`, without a call: this is done for every task.
+        # Without a call of `_encode`: this is done for every task.
         try:
             data = _dumps((args, kwargs), protocol=5)
             if b"__main__" not in data:
@@ -116,6 +117,7 @@ class PickleCodec:
         return split_traceback(body)[1]
 
 
+# twin of: encode_call (pickle_codec.py)
 def _encode(value: Any) -> bytes:
     try:
         data = _dumps(value, protocol=5)

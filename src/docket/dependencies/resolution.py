@@ -60,6 +60,7 @@ class Resolved:
             self.args = tuple(args)
 
 
+# twin of: resolve (resolution.py)
 def resolve_immediately(resolved: Resolved, plan: Plan, execution: Execution, worker: WorkerContext) -> bool:
     """Fills in the dependencies that need no context manager and no cache.
 
@@ -79,6 +80,7 @@ def resolve_immediately(resolved: Resolved, plan: Plan, execution: Execution, wo
     return is_complete
 
 
+# twin of: resolve_immediately (resolution.py)
 async def resolve(
     resolved: Resolved,
     stack: AsyncExitStack,

@@ -100,6 +100,7 @@ class _Fields:
     _options: AddOptions | None
 
 
+# twin of: new_call (task_call.py)
 @dataclass(frozen=True, init=False)
 class TaskCall(_Fields):
     """A call that is not scheduled yet. `Docket.call` returns it, and `add_many` schedules it. If
@@ -184,6 +185,7 @@ TaskCall.mark = property(_mark_of)  # pyright: ignore[reportAttributeAccessIssue
 _NAMES = ("function", "args", "kwargs", "key", "when", "function_name", "seed", "generated_key", "shared_mark")
 
 
+# twin of: TaskCall (task_call.py)
 def new_call(
     function: TaskFunction,
     args: tuple[Any, ...],

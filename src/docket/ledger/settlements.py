@@ -34,6 +34,7 @@ from .payloads import Payload
 from .values import Taken
 
 
+# twin of: FinishItem (settlements.py)
 class CompletedItem(NamedTuple):
     """The beginning of a `CompletedRun`."""
 

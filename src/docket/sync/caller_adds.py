@@ -181,6 +181,7 @@ class CallerAdds:
         self._client: CallerClient | None = None
         self._is_closed = False
 
+    # twin of: schedule (scheduler.py)
     def send(self, execution: Execution, task: NewTask) -> bool:
         """Schedules a task. If it returns False, the background loop has to do that."""
         scheduler = self._docket.scheduler

@@ -55,6 +55,7 @@ local answer, fields, index_of, ready = {now}, {}, {}, 0
 
 -- Schedules a call whose key may have a task: an unfinished or a finished one, or one from this
 -- batch.
+-- twin of: new keys (enqueue.lua)
 local function write_any(c)
   --- parts
   local key, due, mode = c[$NewCall.key], c[$NewCall.due], c[$NewCall.mode]
@@ -102,6 +103,8 @@ for _, c in ipairs(calls) do
     answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = write_any(c)
     if band(mode, REPEAT) ~= 0 and answer[n + 1] ~= 3 then repeats[#repeats + 1] = c[1] end
   else
+    -- new keys, twin of: write_any (enqueue.lua)
+    -- new keys, twin of: bulk calls (enqueue_new.lua)
     local key, name = c[1], c[4]
     local location, ms, seq = SCHEDULED, 0, 0
     if due <= 0 or (band(mode, NOW) ~= 0 and due > now) then due = now end

@@ -47,6 +47,7 @@ local field, key_start = nil, '-'
 local beginning, ms, seq = '', 0, 0
 -- How the records of the tasks in the stream begin, up to the due time.
 local start = pack($NEW_TASK{location = IN_STREAM, attempt = 1, submission = submission})
+-- bulk calls, twin of: new keys (enqueue.lua)
 for i = 1, #calls, 4 do
   local key, due, record_end = calls[i], calls[i + 1], calls[i + 2]
   if due < 0 then due = math.min(-due, now) end

@@ -239,6 +239,7 @@ local together, f = count >= FEW_RECORDS and may_set_together() and {}, 0
 
 -- Ends a run that held nothing and left nothing behind. Returns whether the run is such a run.
 -- Makes the same record as pack_finished.
+-- twin of: settle_fully (settle.lua)
 local function end_plainly(i, key, epoch, start, ttl, tail, event)
   local run_bytes, task_bytes = runs[i], tasks[i]
   if not run_bytes or not task_bytes or some_parked or byte(task_bytes, TASK_FLAGS_AT) ~= 0 or #run_bytes ~= plain_size
@@ -262,6 +263,7 @@ local function end_plainly(i, key, epoch, start, ttl, tail, event)
   return true
 end
 
+-- twin of: end_plainly (settle.lua)
 local function settle_fully(i, item)
   full_settle = full_settle or make_full_settle()
   local result = full_settle(item, runs[i], tasks[i])
@@ -270,6 +272,7 @@ end
 
 local COMPLETED_START = string.char(1, COMPLETED_STATE)
 local unusual = {}
+-- completed runs, twin of: items (settle.lua)
 for i = 1, count do
   local at = COMPLETED_FIELDS * i - COMPLETED_FIELDS
   if not end_plainly(i, completed[at + $CompletedRun.key], completed[at + $CompletedRun.epoch], COMPLETED_START, task_ttl, completed[at + $CompletedRun.tail]) then unusual[#unusual + 1] = i end
@@ -281,6 +284,7 @@ if #items > 0 or #unusual > 0 then
     settle_fully(i, {$FinishItem{key = completed[at + $CompletedRun.key], epoch = completed[at + $CompletedRun.epoch], kind = FINISH, state = COMPLETED_STATE, ttl = false, tail = completed[at + $CompletedRun.tail], event = false, purpose = PLAIN, has_progress = false, is_stored = false}})
   end
 end
+-- items, twin of: completed runs (settle.lua)
 for at, item in ipairs(items) do
   -- The fields of a finish. The other kinds share the first three.
   local $FinishItem(*, has_progress = made_progress) = unpack(item)
@@ -312,6 +316,7 @@ do
   -- Endings for the history: the first of each function, and all that may be failures.
   local finished = task_ttl > 0 and {} or nil
   -- The measures of the run are in `values`, behind `before`.
+  -- twin of: counting completed runs (settle.lua)
   local function count_run(i, cell, values, before, item)
     local result = answer[i] or DONE
     if result == CANCELLED then cell = CANCELLED_KIND * KIND_CELL + (cell > 0 and cell % KIND_CELL or NO_TIMES) end
@@ -335,6 +340,7 @@ do
   -- The counts of the last function, and its name with its size as in a task record. Runs of one
   -- function often follow each other.
   local counted, last_name = nil, nil
+  -- counting completed runs, twin of: count_run (settle.lua)
   for c = 1, count do
     local at = COMPLETED_FIELDS * c - MEASURE_COUNT
     local cell, task_bytes = completed[at], tasks[c]

@@ -25,6 +25,7 @@ if functions then
   -- The same as read_ready, but tasks of these functions come after the front stream's entries.
   -- They move to the front stream when all of its entries are delivered, and are read at once, so
   -- no other worker gets them. A worker that does not read the front stream takes them later.
+  -- reading with functions, twin of: read_ready (claims.lua)
   entries, left = no_entries(), {}
   if most > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, most, entries) end
   for _, name in ipairs(functions) do

@@ -10,6 +10,7 @@ FINISH, RESCHEDULE, REQUEUE, BLOCKED, UNKNOWN, HOLD = range(6)
 PLAIN, DEAD_LETTER, ENDS_CHAIN = range(3)
 
 
+# twin of: CompletedItem (settlements.py)
 class FinishItem(NamedTuple):
     key: bytes
     epoch: int

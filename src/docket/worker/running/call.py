@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from docket.worker.worker import Worker
 
 
+# twin of: plain tasks (runner.py)
 async def call(worker: Worker, execution: Execution, resolved: Resolved) -> Any:
     """Calls a function that has dependencies and returns its result. Fills `resolved`, as far as
     the dependencies can be resolved. A child resolves those of its function itself, but for limits

@@ -107,6 +107,7 @@ class Decisions:
 
     # Runs whose body ended
 
+    # twin of: _after_body (decisions.py)
     def succeeded(self, run: Run, seconds: float) -> Settlement:
         """The short path: a plain run that returned None has nothing to decide or to store."""
         execution = run.execution
@@ -120,6 +121,7 @@ class Decisions:
             return await self._blocked(run, ended)
         return await self._after_body(run, ended, run.resolved or Resolved())
 
+    # twin of: succeeded (decisions.py)
     async def _after_body(self, run: Run, ended: TaskOutcome, resolved: Resolved) -> RunEnd:
         """Asks the behaviours. If one of them fails, the task is delivered again."""
         try:

@@ -144,6 +144,7 @@ class Reporter:
             found = self.by_function[name] = {**self.labels, "docket.task": name}
         return found
 
+    # twin of: _run_labels (reporter.py)
     def _extra(self, execution: Execution) -> dict[str, Any]:
         """The labels of this run. The record has its due time; the execution may already have that
         of the next run."""
@@ -156,6 +157,7 @@ class Reporter:
                 extra["punctuality"] = (started - due).total_seconds()
         return extra
 
+    # twin of: _extra (reporter.py)
     def _run_labels(self, execution: Execution, late: float) -> dict[str, Any]:
         """Makes what `_extra` makes, for a run that begins or
         that no other run follows, in a third of the time."""
@@ -209,6 +211,7 @@ class Reporter:
             for counter in _counters_of(kind, settlement is not None and settlement.goes_on):
                 counter.add(1, attributes)
 
+    # twin of: log_end (reporter.py)
     def log_success(self, execution: Execution, seconds: float) -> None:
         """Does what `log_end` does, for a run that succeeded and that no other run follows."""
         if not logger.isEnabledFor(logging.INFO):
@@ -238,6 +241,7 @@ class Reporter:
         )
         behaviours.debug("the traceback of %s of %s", attempt, call, exc_info=_exc_info(error), extra=extra)
 
+    # twin of: log_success (reporter.py)
     def log_end(self, execution: Execution, outcome: TaskOutcome, again: bool) -> None:
         """The worker's logger reports a failure, with its traceback. The behaviours' logger reports
         that the task runs again."""

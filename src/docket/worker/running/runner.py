@@ -224,6 +224,7 @@ class Runner:
         try:
             plan = plan_for(execution.function)
             if plan.is_plain and not self._worker.dependencies:
+                # plain tasks, twin of: call (call.py)
                 # Most tasks are plain. They need no resolution and no coroutine in between.
                 result = await plan.body(*execution.args, **execution.kwargs)
             else:

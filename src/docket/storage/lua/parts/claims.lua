@@ -78,6 +78,7 @@ local function claim_entries(worker, worker_json, entries, suspects)
 
   -- The full claim also handles broken, stale, already claimed, held and suspect entries. Few calls
   -- need it, so the server makes these functions only then.
+  -- twin of: plain claim (claims.lua)
   local function make_full_claim()
     --- parts
     stale = {[STREAM] = {}, [FRONT] = {}}
@@ -165,6 +166,8 @@ local function claim_entries(worker, worker_json, entries, suspects)
       is_plain = ms == last_ms and due > -MOST and due < MOST and TASK_HEADER_SIZE + length <= #bytes
         and find(id, beginning, 1, true) == 1 and number(sub(id, digits_at)) == seq
     end
+    -- plain claim, twin of: make_full_claim (claims.lua)
+    -- plain claim, twin of: claim_oldest (direct_delivery.lua)
     if is_plain then
       fields[m + 1], fields[m + 2] = key, pack('<d', epoch) .. started .. sub(bytes, TASK_ENTRY_MS_AT, TASK_ENTRY_SEQ_END) .. plain_end
       answer[n + 1], answer[n + 2], answer[n + 3] = key, bytes, epoch
@@ -212,6 +215,7 @@ local function add_delivered(entries, stream, id, key)
 end
 
 -- Adds the entries of a stream.
+-- twin of: entry_key (entries.lua)
 local function add_entries(entries, stream, raw)
   local ids, keys, n = entries.ids, entries.keys, #entries.ids
   -- Neighbours often share the field of a short entry, and so the beginning of their keys. The
@@ -259,6 +263,7 @@ end
 
 -- Reads up to `count` ready entries, those of the front stream first if `reads_front` is 1.
 -- XREADGROUP with COUNT 0 would read all entries.
+-- twin of: reading with functions (take.lua)
 local function read_ready(worker, count, reads_front)
   local entries = no_entries()
   if count > 0 and reads_front == 1 and call('XLEN', FRONT) > 0 then read_from(FRONT, worker, count, entries) end

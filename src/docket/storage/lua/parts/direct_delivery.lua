@@ -3,6 +3,7 @@
 
 -- Claims the oldest entry of the stream for the worker: key, task record, epoch. It takes a record
 -- that this script has written from `fields` instead of reading it.
+-- twin of: plain claim (claims.lua)
 local function claim_oldest(worker, fields, index_of, now, now_us)
   local entries = read_from(STREAM, worker, 1, no_entries())
   local id, key = entries.ids[1], entries.keys[1]

@@ -39,6 +39,7 @@ local function digits_of_bytes()
 end
 
 -- The key, or false if docket has not written these fields.
+-- twin of: add_entries (claims.lua)
 local function entry_key(fields)
   local name, value = fields[1], fields[2]
   if name == 'k' then return value end

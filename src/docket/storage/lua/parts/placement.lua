@@ -18,6 +18,7 @@ local MANY_ENTRIES = 16
 -- all entries before the oldest pending one belong to runs that are over, and one command cuts them
 -- off. Only the others are deleted one by one. If nothing is pending, the group may be a new one
 -- that has delivered nothing yet.
+-- twin of: id_text (records.lua)
 local function drop_run_entries(stream, entries)
   if #entries == 0 then return end
   local ids, n, format, last_ms, beginning, texts = {}, 0, string.format, nil, nil, {}

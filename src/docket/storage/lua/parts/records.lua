@@ -65,6 +65,7 @@ end
 -- needs thousands of instructions to print a large number.
 local printed_ms, printed = nil, nil
 
+-- twin of: drop_run_entries (placement.lua)
 local function id_text(ms, seq)
   if ms ~= printed_ms then printed_ms, printed = ms, string.format('%.0f-', ms) end
   return printed .. string.format('%d', seq)
