@@ -1,6 +1,6 @@
-"""Twins: a fast path and the general path that must mean the same. The comment `twin of: NAME (FILE)`
-stands at both ends, above a definition. Above other code it begins with a name for that code:
-`NAME, twin of: …`. docs/design/performance.md lists all pairs."""
+"""Twins: a fast path and the general path that must mean the same. The comment
+`twin of: NAME (FILE)` stands at both ends, above a definition. Above other code it begins with a
+name for that code: `NAME, twin of: …`. docs/design/performance.md lists all pairs."""
 
 from __future__ import annotations
 

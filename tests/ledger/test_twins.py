@@ -22,7 +22,7 @@ from docket.model.task_keys import key_end
 from docket.storage.records import read_finished
 from docket.storage.scripts import assemble
 
-from .ledger_client import LedgerClient, ended, made_up_key, new_call, new_task
+from .ledger_client import LedgerClient, ended, generated_key, new_call, new_task
 from .test_direct_delivery import Channel, Hire, channels, hire
 from .test_pauses import pause
 from .test_statistics import MINUTE, totals
@@ -57,7 +57,7 @@ def alike(value: Any) -> Any:
     return value
 
 
-async def start_anew(ledger_client: LedgerClient) -> str:
+async def start_empty(ledger_client: LedgerClient) -> str:
     """The next worker, on a server without any docket."""
     ledger_client.client.flushdb()
     worker = "w~1"
@@ -73,21 +73,21 @@ def state(ledger_client: LedgerClient) -> Any:
 async def test_new_keys_are_stored_by_three_paths(ledger_client: LedgerClient, seed: int) -> None:
     drawn = random.Random(seed)
     calls = [
-        (made_up_key(number), drawn.choice([1.0, LATER_MS + number]), drawn.randbytes(drawn.randrange(300)))
+        (generated_key(number), drawn.choice([1.0, LATER_MS + number]), drawn.randbytes(drawn.randrange(300)))
         for number in range(60)
     ]
     tasks = ledger_client.ledger.tasks
     states: list[Any] = []
     answers: list[Any] = []
     for is_fresh in (True, False):
-        await start_anew(ledger_client)
+        await start_empty(ledger_client)
         answers.append(
             await tasks.enqueue(
                 [new_task(key, call, due_ms=due, fresh=is_fresh, key_end=key_end(key)) for key, due, call in calls]
             )
         )
         states.append(state(ledger_client))
-    await start_anew(ledger_client)
+    await start_empty(ledger_client)
     assert (await tasks.enqueue_new([value for key, due, call in calls for value in new_call(key, due, call)]))[1] == ()
     states.append(state(ledger_client))
     assert alike(answers[0]) == alike(answers[1])
@@ -98,7 +98,7 @@ async def test_new_keys_are_stored_by_three_paths(ledger_client: LedgerClient, s
 async def test_a_plain_claim_begins_the_runs_of_a_full_one(ledger_client: LedgerClient) -> None:
     results: list[Any] = []
     for is_full in (False, True):
-        worker = await start_anew(ledger_client)
+        worker = await start_empty(ledger_client)
         await ledger_client.add(*(f"k{number}" for number in range(20)))
         if is_full:
             await pause(ledger_client, "c" * 40)
@@ -131,7 +131,7 @@ async def test_a_direct_delivery_begins_the_run_of_a_claim(ledger_client: Ledger
 async def test_a_take_with_functions_reads_what_any_take_reads(ledger_client: LedgerClient) -> None:
     results: list[Any] = []
     for functions in (None, WaitingFunctions(["nobody"])):
-        worker = await start_anew(ledger_client)
+        worker = await start_empty(ledger_client)
         await ledger_client.add("before", "old")
         before = await ledger_client.take(worker, 2)
         await ledger_client.add("new", "newer", "newest")
@@ -170,7 +170,7 @@ async def test_a_plain_end_is_a_full_end(ledger_client: LedgerClient, channels: 
     results: list[Any] = []
     for count in (1, 40):
         for way in WAYS:
-            worker = await start_anew(ledger_client)
+            worker = await start_empty(ledger_client)
             keys = [f"k:{number}%" for number in range(count)]
             await ledger_client.add(*keys)
             runs = await ledger_client.take(worker)
@@ -193,7 +193,7 @@ async def test_runs_are_counted_alike_one_by_one_and_together(ledger_client: Led
     results: list[Any] = []
     for way in WAYS[:2]:
         for step in (1, 30):
-            worker = await start_anew(ledger_client)
+            worker = await start_empty(ledger_client)
             functions = [DRAWN.choice("fg") for _ in range(30)] if not results else results[0][0]
             await ledger_client.ledger.tasks.enqueue(
                 [new_task(f"k{at}", function=name) for at, name in enumerate(functions)]
