@@ -12,8 +12,7 @@ from docket.ledger import SettleResult, requeue
 from docket.worker.claiming.intake import Prefetcher
 from docket.worker.lease.lease_events import Activity
 from docket.worker.lease.watchdog import LOOP_BLOCKED_SECONDS, Watchdog
-from docket.worker.running.runs import Run
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import Run, Slots
 from tests.waiting import eventually
 
 from .ledger_client import LedgerClient

@@ -16,7 +16,7 @@ from docket.storage.records import read_task
 from docket.storage.schema.records import TASK_HEADER
 from docket.worker.claiming import deferred_tasks
 from docket.worker.claiming.deferred_tasks import LONGEST_PACE_MS, MOST_REASONS, DeferredTasks
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import Slots
 from tests.running import worker_at_work
 from tests.waiting import WAIT_LIMIT, ends, eventually, within
 

@@ -23,7 +23,7 @@ from docket.testing import Clock
 from docket.worker.claiming import fetcher, unknown_deliveries
 from docket.worker.claiming.direct_delivery import DirectDelivery, Offer
 from docket.worker.lease import renewer
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import Slots
 from tests.run_log import RunLog
 from tests.running import run_with_defaults, worker_at_work
 from tests.waiting import SECONDS, eventually, reaches

@@ -10,8 +10,7 @@ import pytest
 from docket import Docket, ExecutionCancelled, ExecutionState, Worker
 from docket.worker.claiming import intake
 from docket.worker.claiming.intake import Prefetcher
-from docket.worker.running.runs import CancelReason, Run, Runs
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import CancelReason, Run, Runs, Slots
 from tests.run_log import RunLog
 from tests.running import worker_at_work
 from tests.waiting import SECONDS, eventually

@@ -14,8 +14,7 @@ from docket import CurrentWorker, Docket, ExecutionState, TaskKey, Worker
 from docket.ledger import Delivery, Entry
 from docket.worker.claiming import intake, isolation
 from docket.worker.claiming.isolation import ProcessRuns
-from docket.worker.running.runs import CancelReason, Run, Runs
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import CancelReason, Run, Runs, Slots
 from tests.run_log import RunLog
 from tests.running import worker_at_work
 from tests.waiting import eventually

@@ -31,11 +31,9 @@ from .lease.registration import Registration
 from .lease.worker_channel import WorkerChannel
 from .running.decisions import Decisions, RunCounts
 from .running.final_settlements import FinalSettlements
-from .running.run_closer import RunCloser
 from .running.runner import Runner
-from .running.runs import Runs
-from .running.settlement_writer import SettlementWriter, WriteDeadlines
-from .running.slots import DeadlockWarning, Slots
+from .running.runs import DeadlockWarning, Runs, Slots
+from .running.settlement_writer import RunCloser, SettlementWriter, WriteDeadlines
 from .running.threads import AbandonedRuns, Threads
 from .service import Service
 from .session import Drain, WorkerSession, clear_pending_cancels

@@ -14,7 +14,7 @@ from docket.instrumentation import TASKS_FAILED
 from docket.ledger import SettleResult
 from docket.ledger.endings import ending_event, own_ending
 from docket.model.states import ExecutionState
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import Slots
 
 if TYPE_CHECKING:
     from docket.worker.worker import Worker

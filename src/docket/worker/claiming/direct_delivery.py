@@ -18,7 +18,7 @@ from docket.errors import TRANSIENT, Undecodable
 from docket.ledger import Delivery, Ledger, ReservedSlot, SlotOffer
 from docket.storage.keys import bytes_text
 from docket.storage.subscriptions import Inquiry, Subscriptions
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import Slots
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

@@ -11,8 +11,7 @@ from docket.storage.server import BLOCK_SECONDS
 from docket.storage.subscriptions import Subscriptions
 from docket.worker.lease.lease import LeaseView
 from docket.worker.running.runner import Runner
-from docket.worker.running.runs import Runs
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import Runs, Slots
 from docket.worker.service import Service
 
 from .direct_delivery import DirectDelivery, Offer

@@ -22,8 +22,7 @@ from docket.ledger import Delivery
 from docket.storage.records import is_suspect
 from docket.worker.lease.lease import LeaseView
 from docket.worker.running.runner import Runner
-from docket.worker.running.runs import Run, Runs
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import Run, Runs, Slots
 
 from .isolation import ProcessRuns, this_process
 

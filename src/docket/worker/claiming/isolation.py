@@ -13,8 +13,7 @@ from collections.abc import Callable
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT
 from docket.ledger import Delivery, Entry, Ledger, SuspectNotes
-from docket.worker.running.runs import Runs
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import Runs, Slots
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

@@ -15,8 +15,7 @@ from docket._aio import cancel_and_wait
 from docket.errors import Undecodable
 from docket.ledger.payloads import PayloadStore
 from docket.storage.records import TaskRecord, read_task
-from docket.worker.running.runs import Run
-from docket.worker.running.slots import Slots
+from docket.worker.running.runs import Run, Slots
 from docket.worker.service import Service
 
 logger: logging.Logger = logging.getLogger("docket.worker")

@@ -21,8 +21,8 @@ from docket.worker.lease.registration import Registration
 
 from .decisions import Decisions
 from .reporter import Reporter
-from .run_closer import RunCloser
 from .runs import Run, RunEnd, UnwrittenEnd
+from .settlement_writer import RunCloser
 
 logger: logging.Logger = logging.getLogger("docket.worker")
 

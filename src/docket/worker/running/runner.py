@@ -34,9 +34,8 @@ from docket.worker.lease.registration import Registration
 from .call import call
 from .decisions import SPENT, Decisions, RunCounts
 from .pause_rules import Holder, PauseRules
-from .run_closer import RunCloser
-from .runs import CancelReason, Run, RunEnd, Runs, UnwrittenEnd
-from .slots import Slots
+from .runs import CancelReason, Run, RunEnd, Runs, Slots, UnwrittenEnd
+from .settlement_writer import RunCloser
 
 if TYPE_CHECKING:
     from docket.worker.worker import Worker

@@ -18,8 +18,7 @@ from docket.execution.context import current_execution
 from docket.execution.functions import close_unawaited, sync_caller
 from docket.instrumentation import THREADS_ABANDONED
 
-from .runs import Runs
-from .slots import Slots
+from .runs import Runs, Slots
 
 T = TypeVar("T")
 
