@@ -21,12 +21,13 @@ from docket.execution.arguments import shower
 from docket.execution.task_call import FRESH, SENT
 from docket.instrumentation import TASKS_ADDED, TASKS_REPLACED, TASKS_SCHEDULED, TASKS_STRICKEN, is_measured
 from docket.ledger import Batcher, EnqueueResult, Ledger, NewTask
-from docket.ledger.batcher import BATCH_BYTES
 from docket.ledger.payloads import LARGEST_CALL, Payload, call_payload
 from docket.ledger.tasks import ENQUEUE_BATCH
 from docket.model.task_keys import check_key, key_end
 from docket.model.times import from_ms, to_ms
 from docket.storage.records import name_in_record
+
+from .ledger.calls import BATCH_BYTES
 
 if TYPE_CHECKING:
     from docket.docket import Docket

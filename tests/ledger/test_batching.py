@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from docket.ledger import Batcher
-from docket.ledger.batcher import BATCH_BYTES
+from docket.ledger.calls import BATCH_BYTES
 from docket.storage.client.faults import ServerSilent
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from docket.codec.packing import unpack_from_script
 from docket.ledger import Delivery, ReservedSlot, SettleResult, SlotOffer, requeue
+from docket.ledger.calls import OFFER_MS
 from docket.ledger.fleet import worker_id
-from docket.ledger.values import OFFER_MS
 from docket.storage.keys import bytes_text, text_bytes
 from docket.storage.records import read_task
 from tests.waiting import SECONDS

@@ -1,7 +1,7 @@
 """The Python side of the scripts: one method for each step
 in the life of a task. Only this package calls scripts."""
 
-from .batcher import Batcher
+from .calls import Batcher
 from .endings import Ending, read_ending
 from .failed_attempts import FailedAttempt, as_retry, read_failed_attempts
 from .ledger import Ledger

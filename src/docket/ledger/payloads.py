@@ -13,7 +13,7 @@ from docket.storage.records import Reference, TaskRecord
 from docket.storage.schema.records import APART
 from docket.storage.server import FETCHING, STORING, Server
 
-from .batcher import batch_end
+from .calls import batch_end
 
 # Larger calls and results do not pass through a script.
 LARGEST_CALL = 4 * 1024

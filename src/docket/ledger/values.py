@@ -18,10 +18,6 @@ from .rows import EnqueueResult
 # counter, and the submission that took it.
 Taken = tuple[int, bytes, bytes]
 
-# How long the offer of a slot is valid unless the worker renews it. The time is short, because a
-# worker whose event loop is blocked must not get tasks for long.
-OFFER_MS = 8000
-
 
 @dataclass(slots=True)
 class NewTask:

@@ -20,7 +20,7 @@ from docket.docket import Docket
 from docket.errors import ServerUnreachable
 from docket.execution import Execution
 from docket.ledger import EnqueueResult, NewTask
-from docket.ledger.batcher import batch_end
+from docket.ledger.calls import batch_end
 from docket.ledger.tasks import ENQUEUE_BATCH
 from docket.scheduler import weigh
 from docket.storage.client.clients import CallerClient

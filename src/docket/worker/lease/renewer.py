@@ -15,7 +15,7 @@ from typing import Any
 from docket._aio import Backoff
 from docket.errors import DocketError, NotOpen
 from docket.ledger import Ledger, Renewal
-from docket.ledger.values import OFFER_MS
+from docket.ledger.calls import OFFER_MS
 from docket.storage.client.faults import SERVER_ERRORS, is_cut_off
 from docket.worker.fleet.duties import Duties
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from docket._aio import Backoff, cancel_and_wait
 from docket.errors import TRANSIENT, NotOpen
 from docket.ledger import Ledger, Settlement, SettleResult, SlotOffer, requeue
-from docket.ledger.batcher import BATCH_BYTES, batch_end
+from docket.ledger.calls import BATCH_BYTES, batch_end
 from docket.ledger.statistics import cell_of, cell_without_times, with_kind
 from docket.ledger.tasks import BATCH
 from docket.model.states import KIND_NUMBERS, EndingKind
