@@ -1,5 +1,6 @@
-"""The settlements that end a task: its state, its value or error, and what its dead letter says
-(docs/design/dead-letters.md). Values and exceptions are encoded here, and stored if they are large."""
+"""The settlements that end a task: its state, its value or error,
+and what its dead letter says (docs/design/dead-letters.md). Values
+and exceptions are encoded here, and stored if they are large."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The last steps of a run: its slot is freed, its settlement is written, in batches, until the server
-has answered or the lease is given up, and then the run is reported."""
+"""The last steps of a run: its slot is freed, its settlement is written, in batches, until the
+server has answered or the lease is given up, and then the run is reported."""
 
 from __future__ import annotations
 
