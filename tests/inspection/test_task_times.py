@@ -94,3 +94,18 @@ async def test_what_a_task_had_to_wait_for(docket: Docket) -> None:
     gap = await explain_wait(docket, due - timedelta(minutes=5), started)
     assert gap is not None
     assert "For about 5 minutes no worker took a sample" in gap
+
+
+async def test_damaged_samples_are_left_out(docket: Docket) -> None:
+    key = docket.ledger.keys.stats_samples.encode()
+    places = "parked=1 unknown_function=2 held=3 scheduled=4"
+    for minute, text in enumerate(
+        ("", "1 20 5", "1 20 5 0", "1 20 5 0 parked=1 held=3 scheduled=4", f"1 20 x 0 {places}", f"1 20 5 0 {places} =")
+    ):
+        await docket.ledger.server.ask(key, "ZADD", key, minute, text.encode())
+    assert await docket.ledger.statistics.samples(0, 100) == []
+    # Names, not positions: the order does not matter, and a newer release may count another place.
+    text = "1 20 5 0 asleep=2 scheduled=4 held=3 unknown_function=2 parked=1"
+    await docket.ledger.server.ask(key, "ZADD", key, 50, text.encode())
+    (sample,) = await docket.ledger.statistics.samples(0, 100)
+    assert (sample.parked, sample.unknown, sample.held, sample.scheduled, sample.ready) == (1, 2, 3, 4, 3)

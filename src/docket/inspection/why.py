@@ -296,6 +296,8 @@ class _Causes(_ReasonWriter):
             yield self._full_limit(self._facts.limit)
         elif task.location == SCHEDULED and at_ms is not None and at_ms > self._now and not self._is_met_suspect():
             yield self._scheduled(task, at_ms)
+        elif HELD < task.location <= LAST_LOCATION:
+            yield self._elsewhere(task)
 
     def _is_met_suspect(self) -> bool:
         """Whether a busy worker has met the suspect: it waits in the schedule for half a second."""
@@ -489,8 +491,6 @@ class _Causes(_ReasonWriter):
         if task.location == HELD and facts.hold is None:
             yield self._unreachable()
         if task.location not in (IN_FRONT, IN_STREAM):
-            if HELD < task.location <= LAST_LOCATION:
-                yield self._elsewhere(task)
             return
         if facts.suspect is not None and (facts.has_position or facts.delivery is not None):
             yield self._suspect(task)
