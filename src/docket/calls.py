@@ -100,13 +100,15 @@ class CallFields:
         options: AddOptions,
         replace: bool,
     ) -> None:
-        self.options = checked_options("replace" if replace else "add", options) if options else None
+        self.options: AddOptions | None = checked_options("replace" if replace else "add", options) if options else None
+        self.function: TaskFunction
+        self.name: str
         self.function, self.name = registry.find(function)
         if when is not None or key is not None:
             check_when_and_key(when, key, self.name)
-        self.when = when
-        self.key = key
-        self.replace = replace
+        self.when: datetime | None = when
+        self.key: str | None = key
+        self.replace: bool = replace
         # Raises TypeError for arguments that the function does not take.
         self.check: Check = argument_check(self.function)
 

@@ -92,6 +92,8 @@ class NotedReclaims:
 
     def __init__(self, *consumers: bytes) -> None:
         self.consumers = list(consumers)
+        # The part of the ledger that the reclaimer uses.
+        self.fleet = self
         self.reclaimed: list[list[bytes]] = []
         self.corrected = 0
 
