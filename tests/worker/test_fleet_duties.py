@@ -156,7 +156,9 @@ async def test_a_deputy_looks_twice_a_second_at_most_while_its_leader_works_off_
 async def test_an_idle_worker_needs_at_most_three_commands_a_second(
     docket: Docket, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those inside of scripts included."""
+    """Those inside of scripts included. They are counted by renewal, every two seconds: how many
+    renewals fall into the time of the test depends on the machine. A PING is the question of a
+    connection that has heard nothing for a while, and busy machines hear late."""
     # Another test of this process may have set up metrics, which cost a few commands more.
     monkeypatch.setattr(sampler, "has_receiver", lambda: False)
     seconds = 8.0
@@ -167,8 +169,10 @@ async def test_an_idle_worker_needs_at_most_three_commands_a_second(
         before, began = await command_counts(docket), time.monotonic()
         await asyncio.sleep(seconds)
         spent, took = await command_counts(docket) - before, time.monotonic() - began
-    del spent["info"]
-    assert spent.total() / took <= 3.0, spent
+    del spent["info"], spent["ping"]
+    renewals = spent["evalsha"]
+    assert 1 <= renewals <= took / 2 + 1, spent
+    assert spent.total() / (2 * renewals) <= 3.0, spent
 
 
 @pytest.mark.parametrize("leaving", [2, 3, 6], ids=lambda count: f"{count} of 8")
