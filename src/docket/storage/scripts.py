@@ -70,7 +70,7 @@ class Script:
         return tuple(Line(text, file, int(number)) for text, (file, _, number) in zip(texts, places, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Definition:
     """One `local …` of a part, and the names in it, except those in blocks with definitions of
     their own."""
@@ -260,15 +260,34 @@ def _needed(names: frozenset[str], uses: tuple[str, ...]) -> list[Definition]:
     """The definitions of these names in these parts, and the definitions that those need, in the
     order of the parts."""
     found = set[Definition]()
-    unread = [(name, uses) for name in names]
+    unread = _named(names, uses)
     while unread:
-        name, scope = unread.pop()
-        parts = (part(of) for of in (*scope, _SCHEMA))
-        definition = next((known.definitions[name] for known in parts if name in known.definitions), None)
-        if definition is not None and definition not in found:
+        definition = unread.pop()
+        if definition not in found:
             found.add(definition)
-            unread += [(needed, _scope(definition.part)) for needed in definition.needs]
+            unread += _needs(definition)
     return [definition for name in _in_order(uses) for definition in _definitions(name) if definition in found]
+
+
+@cache
+def _needs(definition: Definition) -> list[Definition]:
+    """The definitions that a definition names."""
+    return _named(definition.needs, _scope(definition.part))
+
+
+def _named(names: frozenset[str], scope: tuple[str, ...]) -> list[Definition]:
+    known = _visible(scope)
+    return [known[name] for name in names if name in known]
+
+
+@cache
+def _visible(scope: tuple[str, ...]) -> Mapping[str, Definition]:
+    """The definitions of these parts and of the schema by name. The first part that has a name
+    counts."""
+    found: dict[str, Definition] = {}
+    for name in (_SCHEMA, *reversed(scope)):
+        found.update(part(name).definitions)
+    return found
 
 
 @cache
