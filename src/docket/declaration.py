@@ -34,7 +34,7 @@ def setting(docket: Docket, name: str) -> Any:
 def shared_settings(docket: Docket) -> dict[str, Any]:
     """The settings that must agree, as JSON values."""
     shared = {name: setting(docket, name) for name, option in docket.declared.items() if option.option.must_agree}
-    # What is kept by default depends on another setting.
+    # Its default depends on another setting, so processes compare the value in force.
     shared["keep_failures"] = docket.keep_failures
     return {name: _as_json(value) for name, value in shared.items()}
 

@@ -125,7 +125,7 @@ class Execution(Generic[Result_co]):
     # The call as text and the labels of the run, from the log line about its start.
     start_line: tuple[str, dict[str, Any]] | None = None
     _progress: ExecutionProgress | None = None
-    # What the caller of `add` said beside the time and the key.
+    # The options that the caller gave to `add` besides the time and the key.
     _options: AddOptions | None = None
 
     def __init__(

@@ -138,7 +138,7 @@ class TaskDetails:
     added_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
-    # What the docket was busy with while a task that has begun to run had to wait.
+    # The work of the docket from the due time to the claim, in one sentence; None if unknown.
     waited: str | None = None
     cancel_requested: bool = False
     progress: TaskProgress | None = None

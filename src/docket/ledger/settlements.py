@@ -80,7 +80,7 @@ class Settlement:
     worker: str | None = None
     # How statistics count it if it is accepted (ledger/statistics.py). 0: not at all.
     cell: int = 0
-    # What they add up, in the order of `Measures`.
+    # The numbers that statistics add up, in the order of `Measures`.
     measures: tuple[float, ...] = NO_MEASURES
 
     @property

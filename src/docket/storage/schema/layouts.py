@@ -13,7 +13,7 @@ class Field:
     then its bytes."""
 
     format: str
-    # What a new record has, in a script that does not give the field.
+    # The value in a new record, if the script does not give the field.
     default: str | None = None
     # The size of this other field, which follows the fixed part.
     size_of: str | None = None

@@ -51,8 +51,8 @@ LAST_LOCATION = max(location.number for location in LOCATIONS)
 RUNNING_TASKS, EVERY_TASK, QUEUED_TASKS = 253, 254, 255
 
 FILES = tuple(dict.fromkeys(location.file for location in LOCATIONS))
-# What a file may define, and the parameters: `leave_held(key, task)`, called by
-# `leave_location(key, task)`.
+# The functions that a file may define, with their parameters. `leave_location(key, task)` calls
+# `leave_held(key, task)`.
 FUNCTIONS = {
     # Removes the task from there.
     "leave": "key, task",

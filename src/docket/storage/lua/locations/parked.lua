@@ -35,8 +35,7 @@ local function runs_of(epochs, wanted)
   return found
 end
 
--- Who holds slots of a limit, the runs that hold theirs longest first: {key or '', worker or '',
--- epoch or '0'}.
+-- The holders of a limit's slots, the longest first: {key or '', worker or '', epoch or '0'}.
 local function holders_of(limit)
   local epochs, reserved, wanted, count = {}, {}, {}, 0
   for _, holder in ipairs(call('SMEMBERS', SLOTS .. limit)) do
